@@ -85,6 +85,12 @@ SITUATIONS: dict[str, Callable[[Bench], Any]] = {
     "the user may use some keys only": _limit,
     "RESP3": lambda bench: bench.send(bench.session, [b"HELLO", b"3"]),
 }
+SHOWN: dict[str, tuple[Callable[[Bench], Any], int]] = {
+    "another client has sent MONITOR": (lambda bench: bench.send(bench.engine.session(), [b"MONITOR"]), 28),
+    "the slow log has every command": (
+        lambda bench: bench.send(bench.session, [b"CONFIG", b"SET", b"slowlog-log-slower-than", b"0"]), 26
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -96,6 +102,27 @@ def test_a_situation_costs_what_it_does_and_not_another_way(name: str, situation
     bench = Bench()
     SITUATIONS[situation](bench)
     assert bench.calls(*pipeline) <= 1.3 * plain + 8 * CALLS
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("situation", SHOWN)
+def test_showing_a_command_adds_the_copy_of_its_words(name: str, situation: str) -> None:
+    """A pipeline, or a transaction, makes some calls more for each of its commands, and few for each word."""
+    pipeline = [COMMANDS[name]] * CALLS
+    prepare, most = SHOWN[situation]
+    for commands in (pipeline, [[b"MULTI"], *pipeline, [b"EXEC"]]):
+        bench = Bench()
+        prepare(bench)
+        assert bench.calls(*commands) <= Bench().calls(*commands) + (most + 3 * len(COMMANDS[name])) * CALLS
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_maxmemory_is_not_compared_for_each_queued_command(name: str) -> None:
+    pipeline = [COMMANDS[name]] * CALLS
+    for commands, each in ((pipeline, 20), ([[b"MULTI"], *pipeline, [b"EXEC"]], 10)):
+        bench = Bench()
+        bench.send(bench.session, [b"CONFIG", b"SET", b"maxmemory", b"1gb"])
+        assert bench.calls(*commands) <= Bench().calls(*commands) + each * CALLS
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rillet.keyspace.clock import ManualClock
+from rillet.protocol.command_parser import CommandParser
 from rillet.runtime.engine import Engine
 from rillet.runtime.latency_histogram import LatencyHistogram
 from rillet.runtime.settings import Settings
@@ -104,6 +105,24 @@ def test_a_blocked_command_is_logged_when_it_ends(bench: Bench) -> None:
     assert "cmdstat_blpop:calls=1," in calls
 
 
+@pytest.mark.parametrize("transaction", [False, True])
+def test_each_command_of_a_pipeline_is_logged_as_it_was_sent(bench: Bench, transaction: bool) -> None:
+    """Also one whose effect is logged in another form; the oldest entries are dropped, the numbers continue."""
+    bench("CONFIG", "SET", "slowlog-log-slower-than", 0, "slowlog-max-len", 7)
+    sent = [[b"XADD", b"s", b"*", b"f", b"%d" % n] for n in range(4)] + [[b"EXPIRE", b"s", b"9"], [b"GET", b"a"]]
+    parser = CommandParser()
+    parser.feed(b"".join(map(pack, [[b"MULTI"], *sent, [b"EXEC"]] if transaction else sent)))
+    bench.engine.drain(bench.session, parser, 1 << 20)
+    bench.session.out.take()
+    first, *entries = bench("SLOWLOG", "GET", -1)[::-1]
+    assert first[3][0] == (b"MULTI" if transaction else b"CONFIG")
+    assert [entry[3] for entry in entries] == sent
+    assert [entry[0] for entry in entries] == list(range(first[0] + 1, first[0] + 7))
+    assert b"cmdstat_xadd:calls=4," in read(bench.run([b"INFO", b"commandstats"]))
+    bench("CONFIG", "SET", "slowlog-max-len", 2)
+    assert [entry[3][0] for entry in bench("SLOWLOG", "GET", -1)] == [b"CONFIG", b"INFO"]
+
+
 def test_the_newest_server_counts_slow_commands() -> None:
     bench = Bench(compat="newest", slowlog_log_slower_than=100_000)
     bench("DEBUG", "SLEEP", "0.2")
@@ -146,7 +165,7 @@ def test_a_slow_call_among_consecutive_ones_is_logged() -> None:
         client.parser.feed(b"".join(pack([b"SET", b"k%d" % n, b"v" * (50 if n == 77 else 5)]) for n in range(200)))
         while engine.drain(client.session, client.parser, 1 << 30):
             pass
-        logged = [entry.argv for entry in engine.command_log.logs["slow"].entries]
+        logged = [read(entry.words) for entry in engine.command_log.logs["slow"].entries]
         assert len(logged) <= 1
         assert all(argv[0] == b"SET" for argv in logged)
         assert engine.statistics.of(client.session.command).calls == 200

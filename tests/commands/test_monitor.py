@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rillet.protocol.command_parser import CommandParser, pack_command
 from tests.commands.ends import NOW, Bench
 from tests.differential.wire import Local
 
@@ -40,6 +41,26 @@ def test_a_transaction_is_shown_in_the_order_of_its_execution(bench: Bench) -> N
     for words in (["MULTI"], ["SET", "a", "1"], ["EXEC"], ["NOSUCH"], ["GET"], ["CONFIG", "GET", "port"]):
         bench(*words)
     assert lines(watcher) == ['"MULTI"', '"SET" "a" "1"', '"EXEC"']
+
+
+def test_each_command_of_a_pipeline_is_shown_as_it_was_sent(bench: Bench) -> None:
+    """Also one that is logged in another form; the line follows the words of its own command."""
+    watcher, parser = watch(bench), CommandParser()
+    sent = [["XADD", "s", "*", "f", str(n)] for n in range(3)] + [["EXPIRE", "s", "100"], ["GET", "a"], ["GET", "b"]]
+    parser.feed(b"".join(pack_command([word.encode() for word in words]) for words in sent))
+    bench.engine.drain(bench.session, parser, 1 << 20)
+    assert lines(watcher) == [" ".join(f'"{word}"' for word in words) for words in sent]
+    assert [argv[0] for argv in bench.log.take()] == [b"XADD"] * 3 + [b"PEXPIREAT"]
+
+
+def test_a_script_is_shown_before_its_commands(bench: Bench) -> None:
+    watcher = watch(bench)
+    bench("EVAL", "redis.call('SET', KEYS[1], '1') return redis.call('GET', KEYS[1])", 1, "k")
+    received = watcher.session.out.take().decode().splitlines()
+    assert [line.partition(" ")[2] for line in received] == [
+        '[0 ?:0] "EVAL" "redis.call(\'SET\', KEYS[1], \'1\') return redis.call(\'GET\', KEYS[1])" "1" "k"',
+        '[0 lua] "SET" "k" "1"', '[0 lua] "GET" "k"',
+    ]  # fmt: skip
 
 
 def test_passwords_are_hidden(bench: Bench) -> None:

@@ -220,7 +220,7 @@ class Workload:
 
     def _acknowledge(self) -> None:
         self.note()
-        self.engine.before_reply()
+        self.engine.log.flush()
         self.acknowledged = len(self.states) - 1
         self.note()
 
@@ -463,7 +463,7 @@ class Crashes:
         session = engine.session()
         for number in range(random.randint(1, 4)):
             engine.execute(session, [b"SET", b"after", b"%d" % number])
-            engine.before_reply()
+            engine.log.flush()
         expected = state(engine)
         power = PowerLoss(opened.disk.journal, *kept, self.plan.orderly)
         while power.at < len(power.journal):

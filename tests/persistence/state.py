@@ -40,7 +40,7 @@ class Opened:
     def __call__(self, *argv: Any) -> Any:
         self.engine.execute(self.session, [arg if isinstance(arg, bytes) else str(arg).encode() for arg in argv])
         try:
-            self.engine.before_reply()
+            self.engine.log.flush()
         except BaseException:
             self.session.out.take()
             raise

@@ -78,7 +78,7 @@ class FaultyRun(Workload):
     def _acknowledge(self) -> None:
         self.note()
         try:
-            self.engine.before_reply()
+            self.engine.log.flush()
         except Misconf:
             self.refused += 1
         if self.engine.refusal is None:

@@ -42,7 +42,7 @@ class Store:
         """Run commands, each in a separate write."""
         for line in lines:
             self.engine.execute(self.session, line.encode().split())
-            self.engine.before_reply()
+            self.engine.log.flush()
             assert not self.session.out.take().startswith(b"-"), line
 
     def close(self) -> int:
@@ -200,7 +200,7 @@ def test_commands_of_a_redis_server_after_a_torn_frame_are_kept(tmp_path: Path) 
     store.run("SET a 1")
     for key in (b"b", b"c"):
         store.engine.execute(store.session, [b"SET", key, b"1"])
-    store.engine.before_reply()
+    store.engine.log.flush()
     store.close()
     log = tmp_path / "log" / FILE
     whole = log.read_bytes()

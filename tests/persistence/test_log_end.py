@@ -53,7 +53,7 @@ class Writer:
             self.engine.execute(self.session, line.encode().split())
             assert not self.session.out.take().startswith(b"-"), line
             if write and not self.session.in_exec:
-                self.engine.before_reply()
+                self.engine.log.flush()
 
     def close(self) -> None:
         self.engine.log = None

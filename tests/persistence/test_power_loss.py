@@ -128,7 +128,7 @@ def _run(opened: Opened, *lines: str) -> None:
     session = opened.engine.session()
     for line in lines:
         opened.engine.execute(session, line.encode().split())
-        opened.engine.before_reply()
+        opened.engine.log.flush()
 
 
 def _after_power_loss(disk: SimulatedDisk, seed: int) -> SimulatedDisk:

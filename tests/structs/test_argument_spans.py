@@ -48,6 +48,26 @@ def test_room_grows_and_extra_room_is_released() -> None:
     assert [words.get(at) for at in range(words.count)] == few
 
 
+@pytest.mark.parametrize("listed", [False, True])
+def test_replaced_arguments_are_restored(listed: bool) -> None:
+    argv = [b"XADD", b"s", b"*", b"f", b"v"]
+    words = ArgumentSpans()
+    words.take([b"-", *argv], 1, 5)
+    if listed:
+        assert words.to_list() == argv
+    words.put(2, b"1-1")
+    words.put(4, b"other")
+    words.put(2, b"1-2")
+    assert words.to_list() == [b"XADD", b"s", b"1-2", b"f", b"other"]
+    for _ in range(2):
+        words.restore()
+        assert [words.get(at) for at in range(words.count)] == words.to_list() == argv
+        words.put(3, b"(redacted)")
+    words.take(argv, 0, 2)
+    words.restore()
+    assert words.to_list() == argv[:2]
+
+
 def test_arguments_are_compared_by_value_and_by_form() -> None:
     words, _kept = words_of(b"MaxLen", b"*", b"", b"12")
     assert words.equals(0, b"MaxLen")

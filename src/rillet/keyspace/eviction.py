@@ -72,6 +72,7 @@ _ROUNDS = cython.declare(cython.Py_ssize_t, 64)  # samples in vain before no key
 _CLOCK = cython.declare(cython.Py_ssize_t, 16)  # keys between two looks at the clock
 _MOVED = cython.declare(cython.Py_ssize_t, 64)  # items and records in one step of `_reclaim`
 _COUNT = cython.declare(cython.Py_ssize_t, 6)  # the position of a node's entry count
+_UNUSED = cython.declare(cython.Py_ssize_t, dict_bytes(Dict()))  # the bytes of a dict that never had a key
 
 
 @cython.final
@@ -222,7 +223,10 @@ class Eviction(GrowthGate):
         for database in self.databases:
             if settle:
                 database.ledger.settle()
-            total += database.ledger.total + dict_bytes(database.keys) + dict_bytes(database.expires)
+            total += database.ledger.total
+            for second in range(2):
+                table: Dict = database.expires if second else database.keys
+                total += dict_bytes(table) if table.exp0 >= 0 else _UNUSED
         return total
 
     @cython.ccall

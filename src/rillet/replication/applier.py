@@ -117,7 +117,8 @@ class Applier:
                 ran = self.engine.run_next(self.session, self.parser, self.words, _APART)
                 self.commands += ran
                 if self.engine.failed_at >= 0:
-                    self._drop_reply(self.words.sent(), self.engine.failed_at)
+                    self.words.restore()
+                    self._drop_reply(self.words.to_list(), self.engine.failed_at)
                 self.session.out.truncate(0)
             if ran == 0:
                 at = here - start

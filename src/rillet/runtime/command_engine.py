@@ -65,8 +65,6 @@ class CommandEngine(Protocol):
     """rillet.modules.manager.Modules, or None."""
     scripts: Any
     """rillet.scripting.scripts.Scripts, or None."""
-    hotkeys: Any
-    """The session of HOTKEYS, or None."""
     preserved: Any
     log: Any
 
@@ -172,9 +170,6 @@ class CommandEngine(Protocol):
 
     def narrow(self, narrowing: Any) -> None:
         """Rewrite effects for older replicas from now on; None: for none."""
-
-    def before_reply(self) -> None:
-        """Make the log as durable as the settings require."""
 
 
 __all__ = ["CommandEngine"]

@@ -1,10 +1,10 @@
 cimport cython
+from rillet.runtime.expiry cimport Expiry
 from rillet.runtime.implementation cimport Implementation
 from rillet.runtime.registry cimport Command
-from rillet.runtime.upkeep cimport Upkeep
 from rillet.structs.argument_spans cimport ArgumentSpans
 
-cdef class CommandFinder(Upkeep):
+cdef class CommandFinder(Expiry):
     cdef dict _renamed
     cdef dict _by_name
     cdef Command _last_entry

@@ -16,17 +16,17 @@ except ModuleNotFoundError:  # Cython is not installed: run interpreted
 
 from rillet.errors import CommandError
 from rillet.keyspace.clock import Clock
+from rillet.runtime.expiry import Expiry
 from rillet.runtime.implementation import Implementation
 from rillet.runtime.registry import TABLE, Command
 from rillet.runtime.settings import Settings
-from rillet.runtime.upkeep import Upkeep
 from rillet.structs.argument_spans import ArgumentSpans
 
 _MAX_CACHED_NAMES = 4096
 
 
 @cython.cclass
-class CommandFinder(Upkeep):
+class CommandFinder(Expiry):
     """Finding commands; a part of the engine."""
 
     __slots__ = ("_by_name", "_implementations", "_last_entry", "_renamed")
@@ -36,7 +36,7 @@ class CommandFinder(Upkeep):
     _renamed: dict[bytes, Command | None]
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
-        Upkeep.__init__(self, settings, clock)
+        Expiry.__init__(self, settings, clock)
         self._by_name = {}
         # The last command: clients repeat a command, and comparing a name costs less than hashing it.
         self._last_entry = None

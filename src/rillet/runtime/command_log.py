@@ -5,7 +5,9 @@
 
     CommandLog ── slow, large_request, large_reply ──► CommandLogList ──► LoggedCommand ...    newest first
 
-The engine measures each command anyway, for INFO commandstats. A command that is not slow costs one comparison.
+The engine measures each command anyway, for INFO commandstats. A command that is not slow costs one comparison. An
+entry holds its arguments as SLOWLOG GET sends them, so a logged command costs a copy of its bytes, and no object for an
+argument. A full log uses the object of its oldest entry again.
 
 Consecutive calls of one command are measured in chunks of four kilobytes of input, about 0.02 milliseconds of work. The
 time of a slow chunk is that of its longest call, because one call of the chunk took nearly all of it. With a threshold
@@ -18,124 +20,247 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from rillet.runtime.redaction import redacted
+try:
+    import cython
+except ModuleNotFoundError:  # Cython is not installed: run interpreted
+    from rillet import _cython as cython
+
+from rillet.protocol.command_parser import CommandParser
+from rillet.protocol.reply_writer import ReplyWriter
+from rillet.runtime import registry, session_state
+from rillet.runtime.hotkeys import record as record_hot_keys
 from rillet.runtime.registry import Command
-from rillet.runtime.session_state import IN_SCRIPT
+from rillet.runtime.session import Session
+from rillet.structs.argument_spans import ArgumentSpans
+
+if not cython.compiled:  # the compiled module gets this C function from its .pxd file
+    from rillet.protocol.reply_writer import count_digits
 
 if TYPE_CHECKING:
     from rillet.runtime.command_engine import CommandEngine
 
 SLOW, LARGE_REQUEST, LARGE_REPLY = "slow", "large-request", "large-reply"
+_IN_SCRIPT = cython.declare(cython.int, session_state.IN_SCRIPT)
+_UNLOGGED = cython.declare(cython.int, registry.UNLOGGED)
+_NEVER = cython.declare(cython.longlong, 2**62)
+# The limit below which each call is measured (ns).
+_FINEST_TIME = cython.declare(cython.longlong, 1_000_000)
 
 
+@cython.final
+@cython.cclass
 class LoggedCommand:
-    """A command in a log: its number, time (s), value (microseconds or bytes), arguments, client's address and name."""
+    """A command in a log: its number, time (s), value (microseconds or bytes), words (RESP), client's address, name."""
 
-    __slots__ = ("address", "argv", "name", "number", "time", "value")
-
-    def __init__(self, number: int, time: int, value: int, argv: list[bytes], address: bytes, name: bytes) -> None:
-        self.number = number
-        self.time = time
-        self.value = value
-        self.argv = argv
-        self.address = address
-        self.name = name
+    __slots__ = ("address", "name", "number", "time", "value", "words")
+    address: bytes
+    name: bytes
+    number: cython.longlong
+    time: cython.longlong
+    value: cython.longlong
+    words: bytes
 
 
+@cython.final
+@cython.cclass
 class CommandLogList:
-    """One log; `next_number` continues after a reset."""
+    """One log: `entries`, the newest first, at most `most`, whose value is at least `least`.
 
-    __slots__ = ("entries", "next_number")
+    The numbers of the entries continue after a reset.
+    """
+
+    __slots__ = ("entries", "least", "most", "_next_number")
+    entries: deque[LoggedCommand]
 
     def __init__(self) -> None:
-        self.entries: deque[LoggedCommand] = deque()
-        self.next_number = 0
+        self.entries = deque()
+        self.least = _NEVER
+        self.most = 0
+        self._next_number = 0
 
-    def add(self, entry: LoggedCommand, most: int) -> None:
-        """Add an entry and drop the oldest ones beyond `most`."""
-        self.next_number += 1
+    def limit(self, least: int, most: int) -> int:
+        """Set the limits, -1 and 0 for none; return the value from which on a command is logged."""
+        self.least = least if least >= 0 and most else _NEVER
+        self.most = most
+        return self.least
+
+    @cython.cfunc
+    def _next(self) -> LoggedCommand:
+        """Add an entry, which the caller fills, and drop the oldest ones beyond `most`."""
+        entry: LoggedCommand | None = None
+        while len(self.entries) >= self.most:
+            entry = self.entries.pop()
+        if entry is None:
+            entry = LoggedCommand()
+        entry.number = self._next_number
+        self._next_number += 1
         self.entries.appendleft(entry)
-        self.trim(most)
-
-    def trim(self, most: int) -> None:
-        """Drop the oldest entries beyond `most`."""
-        while len(self.entries) > most:
-            self.entries.pop()
+        return entry
 
     def newest(self, count: int) -> list[LoggedCommand]:
         """Return the newest entries, all of them if the count is negative."""
         return list(self.entries if count < 0 else islice(self.entries, count))
 
 
+@cython.final
+@cython.cclass
 class CommandLog:
-    """The logs of one engine."""
+    """The logs of one engine, and what else measures single commands: the latency monitor and HOTKEYS.
 
-    __slots__ = ("_engine", "logs")
+    slow_ns, large: a command that takes so many nanoseconds, or whose request or reply has so many bytes, is unusual.
+    each: measure each call. hotkeys: the session of HOTKEYS, or None.
+    """
+
+    __slots__ = ("each", "hotkeys", "large", "logs", "slow_ns", "_address", "_client", "_clock", "_engine", "_longest",
+                 "_monitored_ns", "_most_words", "_replies", "_requests", "_slow", "_statistics", "_text")  # fmt: skip
+    _engine: CommandEngine
+    logs: dict[str, CommandLogList]
 
     def __init__(self, engine: CommandEngine) -> None:
         self._engine = engine
-        self.logs = {SLOW: CommandLogList(), LARGE_REQUEST: CommandLogList(), LARGE_REPLY: CommandLogList()}
+        self._clock = engine.clock
+        self._statistics = engine.statistics
+        self._text = ReplyWriter()
+        self.hotkeys: Any = None
+        # The client of the last entry, by its ID.
+        self._client = -1
+        self._address = b""
+        self._slow, self._requests, self._replies = CommandLogList(), CommandLogList(), CommandLogList()
+        self.logs = {SLOW: self._slow, LARGE_REQUEST: self._requests, LARGE_REPLY: self._replies}
 
-    def record(self, session: Any, entry: Command, argv: list[bytes], microseconds: int, request: int,
-               reply: int) -> None:  # fmt: skip
-        """Log a call that is slow or large; request and reply are sizes in bytes."""
+    def take_settings(self, monitored_ns: int) -> None:
+        """Take the limits, with the time from which on the latency monitor records a command."""
         settings = self._engine.settings
-        if "skip_slowlog" in entry.flags:
-            return
-        slower_than: int = settings.slowlog_log_slower_than
-        if 0 <= slower_than <= microseconds and settings.slowlog_max_len:
-            self._add(SLOW, settings.slowlog_max_len, session, entry, argv, microseconds)
-            self._engine.statistics.count_slow(entry, microseconds)
-        if settings.compat.valkey:
-            if 0 <= settings.commandlog_request_larger_than <= request and settings.commandlog_large_request_max_len:
-                self._add(LARGE_REQUEST, settings.commandlog_large_request_max_len, session, entry, argv, request)
-            if 0 <= settings.commandlog_reply_larger_than <= reply and settings.commandlog_large_reply_max_len:
-                self._add(LARGE_REPLY, settings.commandlog_large_reply_max_len, session, entry, argv, reply)
+        valkey = settings.compat.valkey
+        self._most_words = settings.slowlog_entry_max_argc
+        self._longest = settings.slowlog_entry_max_string_len
+        slow = self._slow.limit(settings.slowlog_log_slower_than, settings.slowlog_max_len)
+        self.large = min(
+            self._requests.limit(
+                settings.commandlog_request_larger_than if valkey else -1, settings.commandlog_large_request_max_len
+            ),
+            self._replies.limit(
+                settings.commandlog_reply_larger_than if valkey else -1, settings.commandlog_large_reply_max_len
+            ),
+        )
+        self._monitored_ns = monitored_ns
+        self.slow_ns = min(slow * 1000, monitored_ns)
+        if self.hotkeys is not None and self.hotkeys.active:
+            self.slow_ns = 0
+        self.each = self.slow_ns < _FINEST_TIME or self.large < _NEVER
 
-    def _add(self, kind: str, most: int, session: Any, entry: Command, argv: list[bytes], value: int) -> None:
-        engine, log = self._engine, self.logs[kind]
-        words = self._shortened(redacted(entry.fullname, argv, engine.settings.compat))
-        now = engine.clock.now_us() // 1_000_000
-        if session.state & IN_SCRIPT and engine.settings.compat.valkey:
-            session = engine.scripts.calls.caller or session  # the client that called the script
-        log.add(LoggedCommand(log.next_number, now, value, words, session.address("peer"), session.name), most)
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def record(
+        self, session: Session, entry: Command, words: ArgumentSpans, nanoseconds: cython.longlong,
+        reply: cython.longlong,
+    ) -> cython.bint:  # fmt: skip
+        """Record a call that is slow or large, with the bytes of its reply. One that blocks is logged when it ends."""
+        request: cython.longlong = 0
+        if self.large < _NEVER or self.hotkeys is not None:
+            request = request_size(words)
+        if nanoseconds < self.slow_ns and max(request, reply) < self.large:
+            return True
+        if self.hotkeys is not None and self.hotkeys.active:
+            now = self._clock.now_ms()
+            record_hot_keys(self.hotkeys, now, entry, words.to_list(), nanoseconds // 1000, request + reply)
+        if nanoseconds >= self._monitored_ns:
+            self._engine.latency.add(b"fast-command" if "fast" in entry.flags else b"command", nanoseconds)
+        return session.blocked is not None or self._record(session, entry, words, nanoseconds, request, reply)
 
-    def _shortened(self, argv: list[bytes]) -> list[bytes]:
-        """Return the first arguments, cut at a length, with the numbers of omitted arguments and bytes."""
-        settings = self._engine.settings
-        most: int = settings.slowlog_entry_max_argc
-        longest: int = settings.slowlog_entry_max_string_len
-        if len(argv) <= most and max(map(len, argv)) <= longest:
-            return list(argv)
-        kept = argv if len(argv) <= most else argv[: most - 1]
-        words = [
-            word if len(word) <= longest else word[:longest] + f"... ({len(word) - longest} more bytes)".encode()
-            for word in kept
-        ]  # fmt: skip
-        if len(kept) < len(argv):
-            words.append(f"... ({len(argv) - len(kept)} more arguments)".encode())
-        return words
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def record_list(
+        self, session: Session, entry: Command, argv: list[bytes], nanoseconds: cython.longlong
+    ) -> cython.bint:
+        """Log a call that is slow, and whose client was blocked."""
+        words = ArgumentSpans()
+        words.take(argv, 0, len(argv))
+        return self._record(session, entry, words, nanoseconds, 0, 0)
 
-    def limits(self) -> tuple[int, int]:
-        """Return the duration in nanoseconds and the size in bytes from which on a command is logged."""
-        settings = self._engine.settings
-        never = 2**62
-        slower_than: int = settings.slowlog_log_slower_than
-        slow = slower_than * 1000 if slower_than >= 0 and settings.slowlog_max_len else never
-        sizes = [never]
-        if settings.compat.valkey:
-            for larger_than, most in (
-                (settings.commandlog_request_larger_than, settings.commandlog_large_request_max_len),
-                (settings.commandlog_reply_larger_than, settings.commandlog_large_reply_max_len),
-            ):
-                if larger_than >= 0 and most:
-                    sizes.append(larger_than)
-        return min(slow, never), min(sizes)
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def record_longest(
+        self, session: Session, entry: Command, received: bytes, nanoseconds: cython.longlong
+    ) -> cython.bint:
+        """Record the longest of the calls in a chunk that is slow: one of them took nearly all of the time."""
+        parser = CommandParser()
+        parser.feed(received)
+        longest: list[bytes] = []
+        while argv := parser.next():
+            if sum(map(len, argv)) > sum(map(len, longest)):
+                longest = argv
+        words = ArgumentSpans()
+        words.take(longest, 0, len(longest))
+        return self.record(session, entry, words, nanoseconds, 0)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _record(
+        self, session: Session, entry: Command, words: ArgumentSpans, nanoseconds: cython.longlong,
+        request: cython.longlong, reply: cython.longlong,
+    ) -> cython.bint:  # fmt: skip
+        microseconds: cython.longlong = nanoseconds // 1000
+        if entry.traits & _UNLOGGED:
+            return True
+        if microseconds >= self._slow.least:
+            self._add(self._slow, session, words, microseconds)
+            self._statistics.count_slow(entry, microseconds)
+        if request >= self._requests.least:
+            self._add(self._requests, session, words, request)
+        if reply >= self._replies.least:
+            self._add(self._replies, session, words, reply)
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _add(
+        self, log: CommandLogList, session: Session, words: ArgumentSpans, value: cython.longlong
+    ) -> cython.bint:
+        if session.state & _IN_SCRIPT and self._engine.settings.compat.valkey:
+            session = self._engine.scripts.calls.caller or session  # the client that called the script
+        if session.id != self._client:
+            self._client = session.id
+            self._address = session.address("peer")
+        text: bytes = self._shortened(words)
+        entry: LoggedCommand = log._next()
+        entry.time = self._clock.now_us() // 1_000_000
+        entry.value = value
+        entry.words = text
+        entry.address = self._address
+        entry.name = session.name
+        return True
+
+    @cython.cfunc
+    def _shortened(self, words: ArgumentSpans) -> bytes:
+        """Return the first arguments, cut at a length, with the numbers of omitted arguments and bytes; as RESP."""
+        i: cython.Py_ssize_t
+        text: ReplyWriter = self._text
+        kept: cython.Py_ssize_t = words.count if words.count <= self._most_words else self._most_words - 1
+        text.truncate(0)
+        text.array(min(words.count, self._most_words))
+        for i in range(kept):
+            left: cython.Py_ssize_t = words.size[i] - self._longest
+            if left > 0:
+                text.bulk(words.at[i][: self._longest] + f"... ({left} more bytes)".encode())
+            elif cython.compiled:
+                text.bulk_span(words.at[i], words.size[i])
+            else:
+                text.bulk(words.at[i])
+        if kept < words.count:
+            text.bulk(f"... ({words.count - kept} more arguments)".encode())
+        return text.take()
 
 
-def request_size(argv: list[bytes]) -> int:
+@cython.cfunc
+@cython.exceptval(check=False)
+def request_size(words: ArgumentSpans) -> cython.Py_ssize_t:
     """Return the bytes of a command in RESP. O(arguments)"""
-    return 3 + len(str(len(argv))) + sum(len(word) + 5 + len(str(len(word))) for word in argv)
+    i: cython.Py_ssize_t
+    size: cython.Py_ssize_t = 3 + count_digits(words.count)
+    for i in range(words.count):
+        size += words.size[i] + 5 + count_digits(words.size[i])
+    return size
 
 
 __all__ = ["LARGE_REPLY", "LARGE_REQUEST", "SLOW", "CommandLog", "CommandLogList", "LoggedCommand", "request_size"]

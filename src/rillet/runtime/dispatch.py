@@ -132,7 +132,9 @@ class Dispatch(Effects):
         """Return the flags of a session that are special, and the conditions of the engine that concern it."""
         if session.state & _TRUSTED:
             return (session.state & _SPECIAL) | (self.conditions & ~_FOR_CLIENTS)
-        if self.limited or (self.observed and self.tracking.is_full()):
+        # Between two commands nothing grows: a queue of MULTI is looked at once.
+        if ((self.limited and self._fitted != self.statistics.commands_processed)
+                or (self.observed and self.tracking.is_full())):  # fmt: skip
             self._make_rooms(session)
             if self._since:
                 self._since = self.clock.ticks()  # the eviction is not a part of the command

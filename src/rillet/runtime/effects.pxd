@@ -6,7 +6,9 @@ from rillet.protocol.propagation_buffer cimport PropagationBuffer
 from rillet.protocol.reply_writer cimport ReplyWriter
 from rillet.runtime.acl.user cimport User
 from rillet.runtime.command_finder cimport CommandFinder
+from rillet.runtime.command_log cimport CommandLog
 from rillet.runtime.implementation cimport Implementation
+from rillet.runtime.monitors cimport Monitors
 from rillet.runtime.propagation cimport Propagation
 from rillet.runtime.registry cimport Command
 from rillet.runtime.session cimport Session
@@ -17,13 +19,10 @@ from rillet.structs.argument_spans cimport ArgumentSpans
 cdef class Effects(CommandFinder):
     cdef public object scripts
     cdef readonly Tracking tracking
-    cdef readonly object monitors
+    cdef readonly Monitors monitors
     cdef public bint observed
     cdef readonly bint limited
-    cdef readonly object command_log
-    cdef public object hotkeys
-    cdef readonly long long slow_ns
-    cdef readonly long long large
+    cdef readonly CommandLog command_log
     cdef readonly bint tracks_latency
     cdef long long _since
     cdef readonly Py_ssize_t failed_at
@@ -32,4 +31,6 @@ cdef class Effects(CommandFinder):
     cdef bint _log(self, Session session, Command entry, ArgumentSpans words) except -1
     cdef bint _begin(self, Session session, Command entry, ArgumentSpans words) except -1
     cdef bint _end(self, Session session, Command entry, ArgumentSpans words, bint outermost) except -1
+    cdef long long _part(self, Session session, Command entry, ArgumentSpans words, long long began, Py_ssize_t reply) except -1
+    cdef bint _show(self, Session session, Command entry, ArgumentSpans words, long long nanoseconds, Py_ssize_t reply) except -1
     cdef bint _remember(self, Session current, Session session, Command entry, list[bytes] argv) except -1

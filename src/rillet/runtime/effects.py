@@ -2,11 +2,12 @@
 
     before the calls   _begin         what clients see who track keys or watch commands (MONITOR); import-mode
     each call          take_effects   dirty, the log and replicas (runtime/propagation.py)
-    after the calls    statistics, latency, _look_at: the slow log
-                       _end           the lines of MONITOR, keys that a client has read, invalidations
+                       _show          if anything shows each call: the lines of MONITOR, the slow log
+    after the calls    statistics, latency, the slow log
+                       _end           keys that a client has read, invalidations
 
 A command reports its changes to the session (runtime/session.py). Watchers, clients that cache keys, and keyspace
-events are served at once, from there. Everything here is behind a flag: `observed`, `slow_ns`, `large`, `logged`.
+events are served at once, from there. Everything here is behind a flag: `observed`, `shows`, `logged`.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from rillet.keyspace.lru import AccessClock
 from rillet.protocol.command_parser import CommandParser
 from rillet.protocol.propagation_buffer import PropagationBuffer
 from rillet.protocol.reply_writer import ReplyWriter
-from rillet.runtime import session_state
+from rillet.runtime import registry, session_state
 from rillet.runtime.acl.user import User
 from rillet.runtime.command_finder import CommandFinder
-from rillet.runtime.command_log import CommandLog, request_size
-from rillet.runtime.hotkeys import record as record_hot_keys
+from rillet.runtime.command_log import CommandLog
 from rillet.runtime.implementation import Implementation
-from rillet.runtime.monitors import SCRIPTS, Monitors
+from rillet.runtime.monitors import Monitors
 from rillet.runtime.propagation import Propagation
+from rillet.runtime.redaction import redact
 from rillet.runtime.registry import Command
 from rillet.runtime.session import Session
 from rillet.runtime.settings import Settings
@@ -40,6 +41,10 @@ from rillet.runtime.statistics import CommandCounters
 from rillet.runtime.tracking import Tracking
 from rillet.structs.argument_spans import ArgumentSpans
 
+_HIDDEN = cython.declare(cython.int, registry.HIDDEN | registry.RUNS_SCRIPT)
+_RUNS_SCRIPT = cython.declare(cython.int, registry.RUNS_SCRIPT)
+_HAS_SECRETS = cython.declare(cython.int, registry.HAS_SECRETS)
+_LOADING = cython.declare(cython.int, session_state.LOADING)
 _IMPORT_SOURCE = cython.declare(cython.int, session_state.IMPORT_SOURCE)
 _TRUSTED = cython.declare(cython.int, session_state.TRUSTED)
 # A session with TRUSTED and without MASTER repeats a log: its changes are not logged.
@@ -51,9 +56,7 @@ _NO_TOUCH = cython.declare(cython.int, session_state.NO_TOUCH)
 _WAITING = cython.declare(cython.Py_ssize_t, 32)
 # Bytes of replies to consecutive calls after which `maxmemory` is compared again: 16 replies of SET.
 _UNCHECKED = cython.declare(cython.Py_ssize_t, 80)
-# Limits of the command log: nothing is logged; and the one below which each call is timed (ns).
 _NEVER = cython.declare(cython.longlong, 2**62)
-_FINEST_TIME = cython.declare(cython.longlong, 1_000_000)
 # Bytes of consecutive calls after which their time, and the data with `maxmemory`, is compared with the limit.
 _TIMED_INPUT = cython.declare(cython.Py_ssize_t, 4096)
 
@@ -63,17 +66,13 @@ class Effects(CommandFinder):
     """The effects of commands; a part of the engine."""
 
     __slots__ = (
-        "command_log", "failed_at", "hotkeys", "large", "limited", "monitors", "observed", "ran", "scripts", "slow_ns",
-        "tracking", "tracks_latency", "_since",
+        "command_log", "failed_at", "limited", "monitors", "observed", "ran", "scripts", "tracking", "tracks_latency",
+        "_since",
     )  # fmt: skip
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         CommandFinder.__init__(self, settings, clock)
         self.command_log = CommandLog(self)  # type: ignore[arg-type]
-        # The session of HOTKEYS, or None.
-        self.hotkeys: Any = None
-        # A command that takes so many nanoseconds, or whose request or reply has so many bytes, is unusual.
-        self.slow_ns = self.large = 2**62
         # Whether each command's times are counted in a histogram.
         self.tracks_latency = True
         # Whether `maxmemory` is set.
@@ -111,21 +110,21 @@ class Effects(CommandFinder):
         start: cython.Py_ssize_t = -1
         mark: cython.Py_ssize_t = out.mark()
         ran: cython.longlong = 0
+        shown: cython.longlong = 0
         failed: cython.longlong = 0
         located: cython.bint = False
         outer: cython.int = session.state & _RUNNING
         observed: cython.bint = self.observed
-        measured: cython.bint = self.large < _NEVER or self.slow_ns < _FINEST_TIME
-        if (parser is None or not implementation.on_spans or measured or not words.received or self._renamed
-                or (observed and (self.monitors.sessions or session.tracking is not None))):  # fmt: skip
+        log: CommandLog = self.command_log
+        shows: cython.bint = log.each or (observed and len(self.monitors.sessions) > 0)
+        if (parser is None or not implementation.on_spans or not words.received or self._renamed
+                or (observed and session.tracking is not None)):  # fmt: skip
             limit = -1
-        elif self.slow_ns < _NEVER or self.limited:
+        elif log.slow_ns < _NEVER or self.limited:
             start = parser.began
             parser.scan_stop = start + _TIMED_INPUT
             if self.limited and entry.write:
                 limit = min(limit, out.used + _UNCHECKED - 1)
-        if measured or (observed and self.monitors.sessions):
-            words.to_list()  # as the client sent them
         session.state |= _RUNNING
         session.command = entry
         session.logged = propagation.log is not None and session.state & _FROM_OTHERS != _TRUSTED
@@ -169,6 +168,9 @@ class Effects(CommandFinder):
                     propagation.dirty += session.dirty
                 if parser is None or out.used > limit or session.db.ready_keys or session.pushes is not None:
                     break
+                if shows:
+                    began = self._part(session, entry, words, began, out.used - mark)
+                    shown = ran
                 if parser.scan(words) == 0:
                     break
                 if not words.is_option(0, entry.word) or (words.count != count and not entry.accepts(words.count)):
@@ -207,20 +209,22 @@ class Effects(CommandFinder):
             counters: CommandCounters = self.statistics.of(entry)
             counters.failed += failed
             if session.blocked is None:
-                if ran > 0:
-                    counters.count(ended - began, ran, self.tracks_latency)
+                if ran > shown:
+                    counters.count(ended - began, ran - shown, self.tracks_latency)
             else:
                 self._begin_wait(session, entry, ended - began)
+            if shows and ran > shown:
+                self._show(session, entry, words, ended - began, out.used - mark)
             if observed:
                 tracking.writer = writer
                 self._sees_expired = sees
                 self._writes = writes
                 self._end(session, entry, words, outermost)
-        if ended - began >= self.slow_ns or self.large < _NEVER:
+        if not shows and ended - began >= log.slow_ns:
             if start >= 0 and parser is not None:
-                self._look_at_chunk(session, entry, parser.data[start : parser.pos], ended - began)
+                log.record_longest(session, entry, parser.data[start : parser.pos], ended - began)
             else:
-                self._look_at(session, entry, words.sent(), ended - began, out.mark() - mark)
+                self._show(session, entry, words, ended - began, out.used - mark)
         if propagation.depth == 0:  # no command holds a value that it may still change
             database: Database = session.db
             if database.created or len(database.awake) - database._first_awake > database.awake_limit:
@@ -256,21 +260,20 @@ class Effects(CommandFinder):
             current: Session = tracking.current
             self._sees_expired = current.state & _IMPORT_SOURCE != 0
             self._writes = entry.write
-        if self.monitors.sessions:
-            self.monitors.feed_script(session, entry, words.to_list())
+        if entry.traits & _RUNS_SCRIPT and self.monitors.sessions and not self.conditions & _LOADING:
+            self.monitors.feed(session, words, session)
         return outermost
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _end(self, session: Session, entry: Command, words: ArgumentSpans, outermost: cython.bint) -> cython.bint:
-        """End what `_begin` has begun: show the command, remember the keys that it read, send invalidations."""
+        """End what `_begin` has begun: remember the keys that the command read, send invalidations."""
         tracking: Tracking = self.tracking
         current: Session = tracking.current
-        if self.monitors.sessions:
-            self.monitors.feed(session, entry, words.sent(), current)
         # Of a script that only reads, the commands count, and not the script itself (server.c: call).
-        if current.tracking is not None and "readonly" in entry.flags and entry.fullname not in SCRIPTS:
-            self._remember(current, session, entry, words.sent())
+        if current.tracking is not None and "readonly" in entry.flags and not entry.traits & _RUNS_SCRIPT:
+            words.restore()
+            self._remember(current, session, entry, words.to_list())
         if outermost:
             tracking.command_ended(current, entry)
             tracking.current = None
@@ -285,28 +288,34 @@ class Effects(CommandFinder):
             entry, argv = current.command, current.argv
         return self.tracking.remember(current, entry, argv)
 
-    def observe(self) -> None:
-        """Update `observed` after a client began or ended to track keys or to watch commands, or after import-mode."""
-        in_use = self.tracking.in_use
-        self.observed = in_use or bool(self.monitors.sessions) or self.importing
-        for database in self.databases:
-            database.tracking = self.tracking if in_use else None
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _part(
+        self, session: Session, entry: Command, words: ArgumentSpans, began: cython.longlong, reply: cython.Py_ssize_t
+    ) -> cython.longlong:
+        """Count and show a call that another call follows; return the time."""
+        now: cython.longlong = self.clock.ticks()
+        counters: CommandCounters = self.statistics.of(entry)
+        counters.count(now - began, 1, self.tracks_latency)
+        self._show(session, entry, words, now - began, reply)
+        return now
 
-    def _look_at(self, session: Any, entry: Any, argv: list[bytes], nanoseconds: int, reply: int) -> None:
-        """Log a call that took long or that has a large request or reply; one that blocks is logged when it ends."""
-        request = 0
-        if session.trusted:
-            return
-        if self.large < _NEVER or self.hotkeys is not None:
-            request = request_size(argv)
-            if nanoseconds < self.slow_ns and max(request, reply) < self.large:
-                return
-        if self.hotkeys is not None and self.hotkeys.active:
-            record_hot_keys(self.hotkeys, self.clock.now_ms(), entry, argv, nanoseconds // 1000, request + reply)
-        if nanoseconds >= self.monitored_ns:
-            self.latency.add(b"fast-command" if "fast" in entry.flags else b"command", nanoseconds)
-        if session.blocked is None:
-            self.command_log.record(session, entry, argv, nanoseconds // 1000, request, reply)
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _show(
+        self, session: Session, entry: Command, words: ArgumentSpans, nanoseconds: cython.longlong,
+        reply: cython.Py_ssize_t,
+    ) -> cython.bint:  # fmt: skip
+        """Show a call to clients that watch, and in the logs of unusual commands, as the client has sent it."""
+        current: Session = self.tracking.current
+        words.restore()
+        if entry.traits & _HAS_SECRETS:
+            redact(entry.fullname, words, self.settings.compat)
+        if self.monitors.sessions and not entry.traits & _HIDDEN and not self.conditions & _LOADING:
+            self.monitors.feed(session, words, current)
+        if session.state & _TRUSTED:
+            return True
+        return self.command_log.record(session, entry, words, nanoseconds, reply)
 
     def _begin_wait(self, session: Any, entry: Any, nanoseconds: int) -> None:
         """Keep the time of a call that blocks its client; Redis before 7.2 counts the call now."""
@@ -329,26 +338,9 @@ class Effects(CommandFinder):
         counters.nanoseconds += total if newer else nanoseconds
         counters.calls += newer
         counters.track(total, self.tracks_latency)
-        if total >= self.slow_ns and not session.trusted:
+        if total >= self.command_log.slow_ns and not session.trusted:
             self.latency.add(b"command-unblocking", nanoseconds)
-            self.command_log.record(session, entry, blocked.argv, total // 1000, 0, 0)
-
-    def before_reply(self) -> None:
-        """Make the log as durable as the settings require; call this before replies leave the process."""
-        log = self.propagation.log
-        if log is not None:
-            log.flush()
-
-    def _look_at_chunk(self, session: Any, entry: Any, received: bytes, nanoseconds: int) -> None:
-        """Log the longest of the calls in a chunk that took long: one of them took nearly all of the time."""
-        parser = CommandParser()
-        parser.feed(received)
-        longest: list[bytes] = []
-        while argv := parser.next():
-            if sum(map(len, argv)) > sum(map(len, longest)):
-                longest = argv
-        if longest:
-            self._look_at(session, entry, longest, nanoseconds, 0)
+            self.command_log.record_list(session, entry, blocked.argv, total)
 
 
 __all__ = ["Effects"]

@@ -6,7 +6,7 @@
          -> blocking     serve the clients that wait for keys that became ready (runtime/blocking.py)
 
 The engine opens no socket, file or thread: see runtime/host.py. A frontend (the server, the store) calls `execute`
-for one command or `drain` for a buffer of them. It calls `before_reply` before any byte of a reply leaves the process:
+for one command or `drain` for a buffer of them. It calls `log.flush` before any byte of a reply leaves the process:
 under `appendfsync always` an acknowledged change is on disk.
 
 The engine is not safe to use from two threads at once: the store holds a lock around it.
@@ -134,19 +134,17 @@ class Engine(Dispatch):
         if self.scripts is not None:
             self.scripts.calls.settled = False  # the next script compares its interpreter with the settings
         self.defrag.take_settings()
-        self.slow_ns, self.large = self.command_log.limits()
         threshold = self.settings.latency_monitor_threshold
         self.monitored_ns = threshold * 1_000_000 if threshold else 2**62
         self.eviction.timed = self.monitored_ns < _NEVER
-        self.slow_ns = min(self.slow_ns, self.monitored_ns)
+        self.command_log.take_settings(self.monitored_ns)
         self.tracks_latency = self.settings.latency_tracking
-        if self.hotkeys is not None and self.hotkeys.active:
-            self.slow_ns = 0  # each command is measured
         self.expiry.on_time = self.settings.compat.knows(82)
         self._buffer.take_limits(self.settings)
         self._take_access_settings()
         self.eviction.take_settings(self.settings)
         self.limited = self.eviction.limit != 0
+        self._fitted = -1
         self.tracking.limit = self.settings.tracking_table_max_keys
         self.tracking.early = not self.settings.compat.knows(72)
         self._when(_FULL, False)
@@ -166,6 +164,13 @@ class Engine(Dispatch):
             database.on_missed = self._missed if flags & MISS else None
             database.on_new = self._new if flags & NEW else None
             database.on_overwritten = self._overwritten if flags & (OVERWRITTEN | TYPE_CHANGED) else None
+
+    def observe(self) -> None:
+        """Update `observed` after a client began or ended to track keys or to watch commands, or after import-mode."""
+        in_use = self.tracking.in_use
+        self.observed = in_use or bool(self.monitors.sessions) or self.importing
+        for database in self.databases:
+            database.tracking = self.tracking if in_use else None
 
     def _take_access_settings(self) -> None:
         policy: str = self.settings.maxmemory_policy

@@ -7,95 +7,134 @@ A command is shown after it ran, so those of a transaction precede EXEC. Command
 `skip_monitor` are hidden, refused commands too. Passwords are
 hidden (runtime/redaction.py).
 
-Costs: nothing while no client watches (Engine.observed). Otherwise O(bytes of the command + clients that watch).
+Costs: nothing while no client watches (Engine.observed). Otherwise O(bytes of the command + clients that watch): one
+line is written, from the arguments' bytes, and copied to each client.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rillet.runtime.redaction import redacted
-from rillet.runtime.registry import Command
+try:
+    import cython
+except ModuleNotFoundError:  # Cython is not installed: run interpreted
+    from rillet import _cython as cython
+
+from rillet.protocol.reply_writer import ReplyWriter
+from rillet.runtime import session_state
 from rillet.runtime.session import Session
-from rillet.runtime.session_state import CLOSING, IN_SCRIPT, MUTED
-from rillet.structs.integer_text import decimal
+from rillet.structs.argument_spans import ArgumentSpans
+
+if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
+    from rillet.structs.integer_text import put_decimal
+    from rillet.structs.memory import copy_part
 
 if TYPE_CHECKING:
     from rillet.runtime.command_engine import CommandEngine
 
-_HIDDEN = frozenset(("admin", "skip_monitor"))
-# They are shown before the commands that they call (eval.c: evalCommand feeds the monitors itself).
-SCRIPTS = frozenset(("eval", "evalsha", "eval_ro", "evalsha_ro", "fcall", "fcall_ro"))
-_HEX = b"0123456789abcdef"
-# sds.c: sdscatrepr
-_SHOWN = [
-    bytes((byte,)) if 32 <= byte < 127 else b"\\x" + bytes((_HEX[byte >> 4], _HEX[byte & 15]))
-    for byte in range(256)
-]
-for _byte, _text in (
-    (0x5C, b"\\\\"), (0x22, b'\\"'), (10, b"\\n"), (13, b"\\r"), (9, b"\\t"), (7, b"\\a"), (8, b"\\b"),
-):  # fmt: skip
-    _SHOWN[_byte] = _text
-_PLAIN = bytes(byte for byte in range(32, 127) if byte not in b'\\"')
+_IN_SCRIPT = cython.declare(cython.int, session_state.IN_SCRIPT)
+_CLOSED = cython.declare(cython.int, session_state.CLOSING | session_state.MUTED)
+_NAMED = {0x5C: b"\\\\", 0x22: b'\\"', 10: b"\\n", 13: b"\\r", 9: b"\\t", 7: b"\\a", 8: b"\\b"}
+# What stands for a byte that is not printable (sds.c: sdscatrepr).
+_ESCAPES = cython.declare(list, [_NAMED.get(byte, b"\\x%02x" % byte) for byte in range(256)])
+_AROUND = cython.declare(cython.Py_ssize_t, 96)  # the bytes of the time and the database, with room for a number
 
 
-def quoted_word(word: bytes) -> bytes:
-    """Return an argument in double quotes, with escapes for the bytes that are not printable. O(n)"""
-    if word.translate(None, _PLAIN):
-        word = b"".join([_SHOWN[byte] for byte in word])
-    return b'"' + word + b'"'
-
-
+@cython.final
+@cython.cclass
 class Monitors:
     """The sessions of one engine that watch its commands, in the order of their MONITOR."""
 
-    __slots__ = ("_engine", "sessions")
+    __slots__ = ("sessions", "_address", "_client", "_clock", "_engine", "_line")
+    _engine: CommandEngine
+    sessions: list[Session]
 
     def __init__(self, engine: CommandEngine) -> None:
         self._engine = engine
-        self.sessions: dict[Session, None] = {}
+        self._clock = engine.clock
+        self._line = ReplyWriter()
+        # The client of the last line, by its ID.
+        self._client = -1
+        self._address = b""
+        self.sessions = []
 
     def add(self, session: Session) -> None:
         """Let a session watch."""
-        self.sessions[session] = None
+        self.sessions.append(session)
         session.enter("monitor")
         self._engine.observe()
 
     def forget(self, session: Session) -> None:
         """Remove a session, if it watches."""
         if session in self.sessions:
-            del self.sessions[session]
+            self.sessions.remove(session)
             session.enter("stop monitoring")
             self._engine.observe()
 
-    def feed(self, session: Session, entry: Command, argv: list[bytes], current: Session) -> None:
-        """Send a line about a command that has run; `current` is the client whose outermost command runs."""
-        if not entry.flags & _HIDDEN and entry.fullname not in SCRIPTS:
-            self._show(session, entry, argv, current)
-
-    def feed_script(self, session: Session, entry: Command, argv: list[bytes]) -> None:
-        """Send a line about a command that calls a script, before it runs."""
-        if entry.fullname in SCRIPTS:
-            self._show(session, entry, argv, session)
-
-    def _show(self, session: Session, entry: Command, argv: list[bytes], current: Session) -> None:
-        if self._engine.loading:
-            return
-        words = redacted(entry.fullname, argv, self._engine.settings.compat)
-        now: int = self._engine.clock.now_us()
-        fraction = decimal(now % 1_000_000)
-        origin = b"lua" if session.state & IN_SCRIPT else address(session)
-        line = b"".join((
-            b"+", decimal(now // 1_000_000), b".", b"0" * (6 - len(fraction)), fraction, b" [",
-            decimal(session.db.index), b" ", origin, b"] ",
-            b" ".join([quoted_word(word) for word in words]), b"\r\n",
-        ))  # fmt: skip
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def feed(self, session: Session, words: ArgumentSpans, current: Session) -> cython.bint:
+        """Send a line about a command; `current` is the client whose outermost command runs."""
+        i: cython.Py_ssize_t
+        now: cython.longlong = self._clock.now_us()
+        if session.id != self._client:
+            self._client = session.id
+            self._address = address(session)
+        origin: bytes = b"lua" if session.state & _IN_SCRIPT else self._address
+        line: ReplyWriter = self._line
+        line.truncate(0)
+        line.reserve(_AROUND + len(origin))
+        buf: bytearray = line.buf
+        buf[0] = 43
+        at: cython.Py_ssize_t = put_decimal(buf, 1, now // 1_000_000)
+        after: cython.Py_ssize_t = put_decimal(buf, at, 1_000_000 + now % 1_000_000)
+        buf[at] = 46  # in place of the million, whose zeros fill up the fraction
+        buf[after] = 32
+        buf[after + 1] = 91
+        at = put_decimal(buf, after + 2, session.db.index)
+        buf[at] = 32
+        copy_part(buf, at + 1, origin, 0, len(origin))
+        at += 1 + len(origin)
+        buf[at] = 93
+        line.used = at + 1
+        for i in range(words.count):
+            self._put_word(words, i)
+        line.raw(b"\r\n")
+        text: bytes = line.take()
+        watcher: Session
         for watcher in list(self.sessions):
-            if watcher.state & (CLOSING | MUTED):
-                continue
-            watcher.out.raw(line)
-            if watcher is not current and watcher.on_message is not None:
-                watcher.on_message()
+            if not watcher.state & _CLOSED:
+                watcher.out.raw(text)
+                if watcher is not current and watcher.on_message is not None:
+                    watcher.on_message()
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _put_word(self, words: ArgumentSpans, index: cython.Py_ssize_t) -> cython.bint:
+        """Append a blank and an argument in double quotes, with escapes for the bytes that are not printable. O(n)"""
+        i: cython.Py_ssize_t
+        line: ReplyWriter = self._line
+        size: cython.Py_ssize_t = words.size[index]
+        line.reserve(4 * size + 3)
+        word: cython.p_const_uchar = words.at[index]
+        buf: bytearray = line.buf
+        at: cython.Py_ssize_t = line.used
+        buf[at] = 32
+        buf[at + 1] = 34
+        at += 2
+        for i in range(size):
+            byte: cython.int = word[i]
+            if 32 <= byte < 127 and byte != 34 and byte != 92:
+                buf[at] = byte
+                at += 1
+            else:
+                escape: bytes = _ESCAPES[byte]
+                copy_part(buf, at, escape, 0, len(escape))
+                at += len(escape)
+        buf[at] = 34
+        line.used = at + 1
+        return True
 
 
 def address(session: Session) -> bytes:
@@ -104,4 +143,4 @@ def address(session: Session) -> bytes:
     return b"unix:" + peer.removesuffix(b":0") if getattr(session.transport, "unix", False) else peer
 
 
-__all__ = ["SCRIPTS", "Monitors", "address", "quoted_word"]
+__all__ = ["Monitors", "address"]

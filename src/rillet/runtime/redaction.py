@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from rillet.structs.argument_spans import ArgumentSpans
 from rillet.types.compat import Compat
 
 REDACTED = b"(redacted)"
@@ -67,13 +68,11 @@ _SECRETS: dict[str, Callable[[list[bytes]], Iterable[int]]] = {
 _SINCE_7_2 = ("acl|deluser", "acl|getuser")
 
 
-def redacted(fullname: str, argv: list[bytes], compat: Compat) -> list[bytes]:
-    """Return the arguments of a command, with `(redacted)` in place of secrets. O(arguments)"""
-    find = _SECRETS.get(fullname)
-    if find is None or (fullname in _SINCE_7_2 and not compat.knows(72)):
-        return argv
-    hidden = set(find(argv))
-    return [REDACTED if at in hidden else word for at, word in enumerate(argv)]
+def redact(fullname: str, words: ArgumentSpans, compat: Compat) -> None:
+    """Put `(redacted)` in place of the secrets of a command that has some (registry.HAS_SECRETS). O(arguments)"""
+    if fullname not in _SINCE_7_2 or compat.knows(72):
+        for at in _SECRETS[fullname](words.to_list()):
+            words.put(at, REDACTED)
 
 
-__all__ = ["REDACTED", "redacted"]
+__all__ = ["REDACTED", "redact"]

@@ -46,11 +46,13 @@ GROUPS = frozenset(
 WRITES, NEEDS_MEMORY, SUBSCRIBES, LOADS, WHILE_BUSY, NO_AUTH, NO_MULTI = 1, 2, 4, 8, 32, 64, 128
 USES_KEYSPACE, AT_ONCE, WHILE_SUBSCRIBED, IS_PING, IS_EXEC, ENDS_MULTI, MUTES = 256, 512, 1024, 2048, 4096, 8192, 16384
 ARITY_GREW, NO_SCRIPT, MAY_REPLICATE = 32768, 65536, 131072
+# What MONITOR and the slow log show: not the command; a script, before its commands; not some of its arguments.
+HIDDEN, UNLOGGED, RUNS_SCRIPT, HAS_SECRETS = 1 << 18, 1 << 19, 1 << 20, 1 << 21
 _TRAITS_OF_FLAGS = {
     "write": WRITES | USES_KEYSPACE, "readonly": USES_KEYSPACE, "may_replicate": USES_KEYSPACE | MAY_REPLICATE,
     "noscript": NO_SCRIPT,
     "denyoom": NEEDS_MEMORY, "loading": LOADS, "allow_busy": WHILE_BUSY, "no_auth": NO_AUTH,
-    "no_multi": NO_MULTI,
+    "no_multi": NO_MULTI, "admin": HIDDEN, "skip_monitor": HIDDEN, "skip_slowlog": UNLOGGED,
 }  # fmt: skip
 _TRAITS_OF_NAMES = {
     "ping": IS_PING | WHILE_SUBSCRIBED, "exec": IS_EXEC | AT_ONCE, "multi": AT_ONCE, "watch": AT_ONCE,
@@ -59,6 +61,9 @@ _TRAITS_OF_NAMES = {
     "unsubscribe": WHILE_SUBSCRIBED, "sunsubscribe": WHILE_SUBSCRIBED, "punsubscribe": WHILE_SUBSCRIBED,
     "subscribe": SUBSCRIBES | WHILE_SUBSCRIBED, "ssubscribe": SUBSCRIBES | WHILE_SUBSCRIBED,
     "psubscribe": SUBSCRIBES | WHILE_SUBSCRIBED, "client|reply": MUTES,
+    **dict.fromkeys(("eval", "evalsha", "eval_ro", "evalsha_ro", "fcall", "fcall_ro"), RUNS_SCRIPT),
+    "acl|deluser": HAS_SECRETS, "acl|getuser": HAS_SECRETS, "acl|setuser": HAS_SECRETS, "auth": HAS_SECRETS,
+    "config|set": HAS_SECRETS, "hello": HAS_SECRETS, "migrate": HAS_SECRETS,
 }  # fmt: skip
 
 COMMANDS = "rillet.commands"

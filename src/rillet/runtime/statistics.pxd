@@ -39,3 +39,4 @@ cdef class Statistics:
     cdef public long long log_ns
     cpdef bint count_turn(self, long long commands, long long nanoseconds) except -1
     cpdef CommandCounters of(self, Command entry)
+    cpdef bint count_slow(self, Command entry, long long microseconds) except -1

@@ -127,7 +127,9 @@ class Statistics:
         self.longest_ns = max(self.longest_ns, nanoseconds)
         return True
 
-    def count_slow(self, entry: Command, microseconds: int) -> None:
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def count_slow(self, entry: Command, microseconds: cython.longlong) -> cython.bint:
         """Count a call that the slow log contains."""
         counters: CommandCounters = self.of(entry)
         counters.slow += 1
@@ -136,6 +138,7 @@ class Statistics:
         self.slow += 1
         self.slow_us += microseconds
         self.slowest_us = max(self.slowest_us, microseconds)
+        return True
 
     def count_failure(self, entry: Command) -> None:
         """Count an error reply of a command that was blocked before."""

@@ -2,7 +2,6 @@ cimport cython
 from rillet.keyspace.clock cimport Clock
 from rillet.keyspace.database cimport Database
 from rillet.keyspace.eviction cimport Eviction
-from rillet.keyspace.expire_cycle cimport ExpireCycle
 from rillet.keyspace.lru cimport AccessClock
 from rillet.runtime.blocking cimport Blocking
 from rillet.runtime.channels cimport Channels
@@ -21,23 +20,14 @@ cdef class Upkeep:
     cdef bint _notify_events
     cdef public Channels channels
     cdef public object on_keyspace_event
-    cdef public bint active_expire
-    cdef public bint applying
-    cdef public bint writing
-    cdef public bint allow_access_expired
     cdef public object replication
-    cdef readonly ExpireCycle expiry
     cdef readonly AccessClock access
     cdef readonly Eviction eviction
-    cdef public bint keeps_expired
-    cdef readonly bint importing
-    cdef bint _sees_expired
-    cdef bint _writes
     cdef readonly object latency
     cdef readonly long long monitored_ns
+    cdef long long _fitted
     cpdef bint make_room(self) except -1
     cdef readonly object lazyfree
-    cdef long long _idmp_expired
     cdef public int conditions
     cdef int _paused
     cdef object _refusal

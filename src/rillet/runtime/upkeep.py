@@ -1,6 +1,6 @@
-"""Upkeep: what an engine does between commands, and the effects of deletions that no command made.
+"""Upkeep: what an engine does between commands, and the effects of evictions. Expiry is in runtime/expiry.py.
 
-    timers, commands -> make_room, expire_cycle, rehash, defrag_step -> databases -> _evicted, _expired ... -> the log
+    timers, commands -> make_room, rehash, defrag_step -> databases -> _evicted, _trimmed ... -> the log
 
 The base of the engine (runtime/engine.py), which creates the attributes. It has the engine's conditions, too: they
 change what may be deleted, and which commands are admitted (runtime/admission.py).
@@ -8,7 +8,6 @@ change what may be deleted, and which commands are admitted (runtime/admission.p
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -21,14 +20,12 @@ from rillet.keyspace.clock import Clock
 from rillet.keyspace.database import Database
 from rillet.keyspace.defrag import IDLE, ActiveDefrag
 from rillet.keyspace.eviction import FAIL, OK, Eviction
-from rillet.keyspace.expire_cycle import SLICE, ExpireCycle
 from rillet.keyspace.lazyfree import LazyFree
 from rillet.keyspace.lru import AccessClock
 from rillet.keyspace.rest_buffer import RestBuffer
 from rillet.runtime import session_state
 from rillet.runtime.blocking import Blocking
 from rillet.runtime.channels import Channels
-from rillet.runtime.field_expiry import FIELDS_AT_ONCE, expire_fields
 from rillet.runtime.keyspace_events import CLASS, channels_of
 from rillet.runtime.latency import LatencyMonitor
 from rillet.runtime.pause import PAUSE_OFF
@@ -39,6 +36,7 @@ from rillet.runtime.statistics import Statistics
 from rillet.structs.integer_text import decimal
 from rillet.types.stream.value import Stream
 
+_KEEPING = cython.declare(cython.int, session_state.LOADING | session_state.PAUSED)
 _PAUSED = cython.declare(cython.int, session_state.PAUSED)
 _REFUSING = cython.declare(cython.int, session_state.REFUSING)
 _BUSY = cython.declare(cython.int, session_state.BUSY)
@@ -47,24 +45,32 @@ _FOLLOWS = cython.declare(cython.int, session_state.FOLLOWS)
 _FULL = cython.declare(cython.int, session_state.FULL)
 # Entries of each database in which a call of `rehash` looks for values that can rest.
 _SWEPT = cython.declare(cython.Py_ssize_t, 1024)
-# Milliseconds between two searches for expired producers of idempotent messages.
-_IDMP_PERIOD = 1000
-# Limits of the command log: nothing is logged; and the one below which each call is timed (ns).
 _NEVER = cython.declare(cython.longlong, 2**62)
 # While more than one part in so many of `maxmemory` waits to be freed, each run of the eviction frees some of it.
 _PENDING_SHARE = cython.declare(cython.Py_ssize_t, 8)
 
 
+def _condition(flag: int, doc: str) -> property:
+    """Return a property of the engine: one of its conditions (runtime/session_state.py)."""
+
+    def holds(engine: Any) -> bool:
+        return bool(engine.conditions & flag)
+
+    def put(engine: Any, value: bool) -> None:
+        engine.conditions = engine.conditions | flag if value else engine.conditions & ~flag
+
+    return property(holds, put, None, doc)
+
+
 @cython.cclass
 class Upkeep:
-    """Conditions, eviction, expiry, rehashing, defragmentation and keyspace events of one engine."""
+    """Conditions, eviction, rehashing, defragmentation and keyspace events of one engine."""
 
     __slots__ = (
-        "databases", "settings", "clock", "propagation", "blocking", "statistics", "_notify_events",
-        "on_keyspace_event", "active_expire", "allow_access_expired", "replication", "channels", "conditions",
-        "_buffer", "_idmp_expired", "_paused", "_refusal", "defrag", "expiry", "access", "lazyfree", "eviction",
-        "modules", "keeps_expired", "importing", "_sees_expired", "_writes", "latency", "monitored_ns",
-        "applying", "writing",
+        "access", "blocking", "channels", "clock", "conditions", "databases", "defrag", "eviction", "latency",
+        "lazyfree", "modules", "monitored_ns", "on_keyspace_event", "propagation", "replication", "settings",
+        "statistics",
+        "_buffer", "_fitted", "_notify_events", "_paused", "_refusal",
     )  # fmt: skip
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
@@ -85,20 +91,12 @@ class Upkeep:
             database.access = self.access
             database.buffer = self._buffer
             database.lazy = self.lazyfree
-            database.on_expired = self._expired
             database.on_ready = self.blocking.database_ready
-            database.may_expire = self._may_expire
-            database.may_delete = self._may_delete
+        # The number of commands that had run when the data was found to fit into `maxmemory`; -1: it did not.
+        self._fitted = -1
         self.eviction = Eviction(self.databases, self.clock, self.access, self._evicted, self._trimmed)
         for database in self.databases:
             database.limit_growth(self.eviction)
-        # While a command runs that must not delete expired keys, though they are missing for it.
-        self.keeps_expired = False
-        # Valkey's import-mode; and while a command runs in it, whether its client sees expired keys, and whether it
-        # writes.
-        self.importing = False
-        self._sees_expired = False
-        self._writes = False
         self.defrag = ActiveDefrag(self.databases, self.settings, self.clock, self._changes)
         self.channels = Channels()
         self._refusal: str | None = None
@@ -106,18 +104,8 @@ class Upkeep:
         self.modules: Any = None
         self._notify_events = False
         self.on_keyspace_event: Callable[[Database, bytes, bytes, bytes], None] | None = None
-        # While the engine follows a master. `applying`: a command of the master runs, for which no key has expired.
-        # `writing`: a client's command writes to a writable replica.
-        self.applying = False
-        self.writing = False
         self._paused = PAUSE_OFF
-        self.active_expire = True
-        # Commands see expired keys and fields, which stay (DEBUG SET-ALLOW-ACCESS-EXPIRED).
-        self.allow_access_expired = False
         self.replication = ReplicationState()
-        self._idmp_expired = 0
-        self.expiry = ExpireCycle(self._expired_batch)
-        self.expiry.fields = self._expire_fields
 
     # -- conditions (runtime/session_state.py) -------------------------------------------------------
 
@@ -127,32 +115,13 @@ class Upkeep:
         self.conditions = (self.conditions | condition) if holds else (self.conditions & ~condition)
         return True
 
-    @property
-    def loading(self) -> bool:
-        """True while a file is loaded."""
-        return self.conditions & _LOADING != 0
-
-    @loading.setter
-    def loading(self, holds: bool) -> None:
-        self._when(_LOADING, holds)
-
-    @property
-    def follows(self) -> bool:
-        """True while the engine follows a master: expired keys wait for its deletions (runtime/replica.py)."""
-        return self.conditions & _FOLLOWS != 0
-
-    @follows.setter
-    def follows(self, holds: bool) -> None:
-        self._when(_FOLLOWS, holds)
-
-    @property
-    def busy(self) -> bool:
-        """True while a script runs for longer than busy-reply-threshold: commands of other clients are refused."""
-        return self.conditions & _BUSY != 0
-
-    @busy.setter
-    def busy(self, holds: bool) -> None:
-        self._when(_BUSY, holds)
+    loading = _condition(_LOADING, "True while a file is loaded.")
+    follows = _condition(
+        _FOLLOWS, "True while the engine follows a master: expired keys wait for its deletions (runtime/replica.py)."
+    )
+    busy = _condition(
+        _BUSY, "True while a script runs for longer than busy-reply-threshold: commands of other clients are refused."
+    )
 
     @property
     def out_of_memory(self) -> bool:
@@ -199,7 +168,8 @@ class Upkeep:
 
         While clients are paused the data does not change (evict.c: isSafeToPerformEvictions).
         """
-        if self.loading or self.paused or (self.follows and self.settings.replica_ignore_maxmemory):
+        self._fitted = -1
+        if self.conditions & _KEEPING or (self.conditions & _FOLLOWS and self.settings.replica_ignore_maxmemory):
             self._when(_FULL, False)
             self.eviction.running = False
             return True
@@ -209,6 +179,7 @@ class Upkeep:
             self.latency.add(b"eviction-cycle", self.clock.ticks() - began)
         self._when(_FULL, result == FAIL)
         if result == OK and not self.lazyfree.pending_bytes and not self.blocking.ready:
+            self._fitted = self.statistics.commands_processed
             return True
         if _PENDING_SHARE * self.lazyfree.pending_bytes > self.eviction.limit:
             self.lazyfree.step()
@@ -241,121 +212,7 @@ class Upkeep:
         """Return the bytes in use: data, values that wait to be freed, buffers. O(databases)"""
         return int(self.eviction.counted() + self.lazyfree.pending_bytes)
 
-    # -- expiry --------------------------------------------------------------------------------------
-
-    def _expired(self, database: Database, key: bytes) -> None:
-        """Count an expired key, mark its watchers, log the DEL (expire.c: deleteExpiredKeyAndPropagate)."""
-        self.statistics.expired_keys += 1
-        if self.monitored_ns < _NEVER:
-            self.latency.add(b"expire-del", self.clock.ticks() - self.latency.began)
-        database.touch(key, True)
-        if self.notify_events:
-            self.keyspace_event(database, b"x", b"expired", key)
-        # The DEL is logged even while writes are refused: the log buffers it until its file can be written again.
-        if self.propagation.log is not None and not self.loading:
-            name = b"UNLINK" if self.settings.lazyfree_lazy_expire else b"DEL"
-            self.propagation.add(database.index, [name, key])
-
-    def _expired_batch(self, database: Database, count: int, keys: list[bytes]) -> None:
-        """Do `_expired` for keys that the expiry cycle deleted; `keys` may be empty if there is no log."""
-        self.statistics.expired_keys += count
-        if self.propagation.log is not None:
-            name = b"UNLINK" if self.settings.lazyfree_lazy_expire else b"DEL"
-            self.propagation.add_deletions(database.index, name, keys)
-
-    def _expire_fields(self, database: Database, key: bytes, now: int) -> None:
-        """Remove some expired fields of a hash, for the expiry cycle."""
-        expire_fields(self, database, key, now, FIELDS_AT_ONCE, True)  # type: ignore[arg-type]
-
-    def _may_expire(self) -> bool:
-        return (not self.loading and not self.applying and not self.allow_access_expired
-                and not self._sees_expired)  # fmt: skip
-
-    def _may_delete(self) -> bool:
-        # On a replica, the master deletes expired keys; in import-mode, the source does. Another client's write
-        # replaces them (expire.c: getExpirationPolicyWithFlags).
-        if self.monitored_ns < _NEVER:
-            self.latency.began = self.clock.ticks()  # the deletion follows, then `_expired`
-        return (not self.paused and not self.keeps_expired and (not self.follows or self.writing)
-                and (not self.importing or self._writes))  # fmt: skip
-
-    @property
-    def keeps_past(self) -> bool:
-        """True if a key with a time in the past is stored, instead of deleted (checkAlreadyExpired)."""
-        return self.loading or self.importing
-
-    def expire_cycle(self, slice_ns: int = SLICE) -> int:
-        """Begin the slow expiry cycle, or continue it for a slice; return the number of deleted keys.
-
-        While `expiry.unfinished` is true, the caller should continue after other work.
-        """
-        if self.follows:
-            return self._expire_own()
-        if self.loading or self.paused or not self.active_expire or self.importing:
-            return 0
-        effort, hz = self.settings.active_expire_effort, self.settings.hz
-        self.expiry.start(len(self.databases), effort, hz, self.clock.ticks())
-        removed = self._expire(slice_ns)
-        now = self.clock.now_ms()
-        if now - self._idmp_expired >= _IDMP_PERIOD:
-            self._idmp_expired = now
-            for database in self.databases:
-                database.expire_idmp(now)
-        if self.blocking.ready:
-            self.blocking.serve_ready()
-        return removed
-
-    def expire_fast(self) -> None:
-        """Run the fast expiry cycle if many keys are expired; for the end of a round of commands (beforeSleep)."""
-        if self.loading or self.paused or self.follows or not self.active_expire or self.importing:
-            return
-        effort = self.settings.active_expire_effort
-        if self.expiry.start_fast(len(self.databases), effort, self.clock.ticks()):
-            self._expire(2**62)
-            if self.blocking.ready:
-                self.blocking.serve_ready()
-
-    def _expire(self, slice_ns: int) -> int:
-        before = self.statistics.expired_keys
-        # One by one, each with `_expired`, if somebody receives the events or deletions are measured.
-        self.expiry.events = self.notify_events or self.monitored_ns < _NEVER
-        self.expiry.names = self.propagation.log is not None
-        self.expiry.rehashes = self.settings.activerehashing
-        began = self.clock.ticks()
-        self.expiry.step(self.databases, self.clock, self.settings.active_expire_effort, slice_ns)
-        self.latency.add(b"expire-cycle", self.clock.ticks() - began)
-        removed = self.statistics.expired_keys - before
-        self.statistics.expired_keys_active += removed
-        return removed
-
-    def _expire_own(self) -> int:
-        """Delete expired keys that clients of a writable replica have created; its master deletes the others."""
-        if self.loading or self.paused or not self.active_expire or not self.replication.own_keys:
-            return 0
-        removed = 0
-        self.writing = True
-        try:
-            for name in list(self.replication.own_keys):
-                database = self.databases[name[0]]
-                removed += database.expire_if_needed(name[1])
-                if database.get_expire(name[1]) < 0:
-                    del self.replication.own_keys[name]
-        finally:
-            self.writing = False
-        if self.blocking.ready:
-            self.blocking.serve_ready()
-        return removed
-
-    def expire_all(self) -> None:
-        """Delete every expired key at once, for clocks that a test moves. O(keys with an expiry)"""
-        for database in self.databases:
-            now = self.clock.now_ms()
-            for key in [key for key, when in database.expiries() if when < now]:
-                database.expire_if_needed(key)
-            while due := database.subexpires.due(now, 1):
-                expire_fields(self, database, due[0], now, sys.maxsize, True)  # type: ignore[arg-type]
-        if self.blocking.ready:
-            self.blocking.serve_ready()
+    # -- rehashing ----------------------------------------------------------------------------------
 
     def rehash(self, microseconds: int) -> None:
         """Shrink and rehash the tables of the keyspace, until the time has passed (server.c: databasesCron)."""

@@ -542,7 +542,7 @@ class Server:
             stream.flush()
         spent = engine.clock.ticks() - began
         engine.statistics.log_ns += spent
-        if spent >= engine.slow_ns:
+        if spent >= engine.monitored_ns:
             engine.latency.add(b"aof-write", spent)
             has_child = engine.host.has_child()
             cause = b"pending-fsync" if syncing else b"active-child" if has_child else b"alone"

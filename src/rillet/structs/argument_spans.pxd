@@ -19,7 +19,7 @@ cdef class ArgumentSpans:
     cpdef bint begin(self, bint received) except -1
     cpdef bint put(self, Py_ssize_t index, bytes word) except -1
     cpdef list[bytes] to_list(self)
-    cpdef list[bytes] sent(self)
+    cpdef bint restore(self) except -1
     cpdef bytes get(self, Py_ssize_t index)
     cpdef bint equals(self, Py_ssize_t index, bytes value) except -1
     cpdef bint is_char(self, Py_ssize_t index, int char) except -1

@@ -122,10 +122,10 @@ class ArgumentSpans:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def put(self, index: cython.Py_ssize_t, word: bytes) -> cython.bint:
-        """Replace an existing argument in what is logged."""
+        """Replace an existing argument in what is logged, until `restore`."""
         if index < 0 or index >= self.count:
             raise IndexError("the command has fewer arguments than the requested index")
-        self._kept.append(word)
+        self._kept.append((index, self.get(index), word))
         if self.source is not None:
             self._original = self.source  # it owns the other arguments
             self.source = None
@@ -148,10 +148,15 @@ class ArgumentSpans:
         return words
 
     @cython.ccall
-    def sent(self) -> list[bytes]:
-        """Return the arguments before `put` replaced any, if they were a list then; else `to_list`."""
-        original: list[bytes] | None = self._original
-        return self.to_list() if original is None else original
+    @cython.exceptval(-1, check=False)
+    def restore(self) -> cython.bint:
+        """Undo `put`: set the arguments as the client sent them. O(arguments that were replaced)"""
+        if self.replaced >= 0:
+            for index, word, _ in reversed(self._kept):
+                self.at[index] = word
+                self.size[index] = len(word)
+            self.source = self._original
+        return True
 
     @cython.ccall
     def get(self, index: cython.Py_ssize_t) -> bytes:

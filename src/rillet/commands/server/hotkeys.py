@@ -25,7 +25,7 @@ def _between(raw: bytes, low: int, high: int, message: str) -> int:
 
 def _current(session: Session) -> Any:
     """Return the session of HOTKEYS, ended if its time has passed; None without one."""
-    hotkeys, now = session.engine.hotkeys, session.engine.clock.now_ms()
+    hotkeys, now = session.engine.command_log.hotkeys, session.engine.clock.now_ms()
     if hotkeys is not None and hotkeys.active and hotkeys.duration and now - hotkeys.start >= hotkeys.duration:
         hotkeys.stop(now)
         session.engine.take_settings()
@@ -45,7 +45,7 @@ def hotkeys_start(session: Session, argv: list[bytes]) -> None:
     metrics = _metrics([word.lower() for word in argv[4 : 4 + count]], count)
     keys, duration, ratio = _options(argv[4 + count :])
     engine = session.engine
-    engine.hotkeys = HotKeys(keys, duration, ratio, time=b"cpu" in metrics, traffic=b"net" in metrics,
+    engine.command_log.hotkeys = HotKeys(keys, duration, ratio, time=b"cpu" in metrics, traffic=b"net" in metrics,
                              now=engine.clock.now_ms())  # fmt: skip
     engine.take_settings()
     session.out.ok()
@@ -102,7 +102,7 @@ def hotkeys_reset(session: Session, argv: list[bytes]) -> None:
     hotkeys = _current(session)
     if hotkeys is not None and hotkeys.active:
         raise CommandError("hotkey tracking session in progress, stop tracking first")
-    session.engine.hotkeys = None
+    session.engine.command_log.hotkeys = None
     session.out.ok()
 
 

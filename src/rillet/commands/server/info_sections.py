@@ -350,10 +350,11 @@ def cpu(engine: CommandEngine) -> Facts:
 
 def hotkeys(engine: CommandEngine) -> Facts:
     """Return INFO hotkeys (Redis 8.6): empty without a session of HOTKEYS."""
-    if engine.hotkeys is None:
+    hotkeys = engine.command_log.hotkeys
+    if hotkeys is None:
         return {}
-    return {"hotkeys-tracking-active": int(engine.hotkeys.active), "hotkeys-cmd-cpu-time": 0,
-            "hotkeys-used-memory": engine.hotkeys.used_memory()}  # fmt: skip
+    return {"hotkeys-tracking-active": int(hotkeys.active), "hotkeys-cmd-cpu-time": 0,
+            "hotkeys-used-memory": hotkeys.used_memory()}  # fmt: skip
 
 
 def cluster(_engine: CommandEngine) -> Facts:

@@ -31,9 +31,7 @@ def _reply(session: Session, log: CommandLogList, count: int) -> None:
         out.array(6)
         for number in (entry.number, entry.time, entry.value):
             out.integer(number)
-        out.array(len(entry.argv))
-        for word in entry.argv:
-            out.bulk(word)
+        out.raw(entry.words)
         out.bulk(entry.address)
         out.bulk(entry.name)
 

@@ -136,7 +136,8 @@ class CommandApplier:
             self.good = self.here = self.fed - (self.parser.size - self.parser.began) - len(self.parser.tail)
             reason = bytes(session.out.buf[failed : session.out.used]).strip(b"-\r\n").decode("utf-8", "replace")
             session.out.truncate(0)
-            self._refused(self.words.sent(), reason)
+            self.words.restore()
+            self._refused(self.words.to_list(), reason)
         session.out.truncate(0)
         return ran
 
