@@ -20,10 +20,11 @@ cdef class LoggedCommand:
 
 @cython.final
 cdef class CommandLogList:
-    cdef readonly object entries
+    cdef readonly list entries
     cdef readonly long long least
     cdef readonly Py_ssize_t most
     cdef long long _next_number
+    cdef Py_ssize_t _newest
     cdef LoggedCommand _next(self)
 
 @cython.final

@@ -3,7 +3,7 @@
     settings.slowlog_log_slower_than   microseconds; 0 logs every command, -1 none
     settings.slowlog_max_len           the newest entries stay
 
-    CommandLog ── slow, large_request, large_reply ──► CommandLogList ──► LoggedCommand ...    newest first
+    CommandLog ── slow, large_request, large_reply ──► CommandLogList ──► LoggedCommand ...
 
 The engine measures each command anyway, for INFO commandstats. A command that is not slow costs one comparison. An
 entry holds its arguments as SLOWLOG GET sends them, so a logged command costs a copy of its bytes, and no object for an
@@ -16,8 +16,6 @@ below a millisecond the engine measures each call.
 
 from __future__ import annotations
 
-from collections import deque
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 try:
@@ -64,16 +62,17 @@ class LoggedCommand:
 @cython.final
 @cython.cclass
 class CommandLogList:
-    """One log: `entries`, the newest first, at most `most`, whose value is at least `least`.
+    """One log: `entries`, at most `most`, whose value is at least `least`; a ring, the oldest after the newest.
 
     The numbers of the entries continue after a reset.
     """
 
-    __slots__ = ("entries", "least", "most", "_next_number")
-    entries: deque[LoggedCommand]
+    __slots__ = ("entries", "least", "most", "_newest", "_next_number")
+    entries: list[LoggedCommand]
 
     def __init__(self) -> None:
-        self.entries = deque()
+        self.entries = []
+        self._newest = -1
         self.least = _NEVER
         self.most = 0
         self._next_number = 0
@@ -82,24 +81,32 @@ class CommandLogList:
         """Set the limits, -1 and 0 for none; return the value from which on a command is logged."""
         self.least = least if least >= 0 and most else _NEVER
         self.most = most
+        self.entries = self.newest(-1)[::-1]
+        self._newest = len(self.entries) - 1
         return self.least
 
     @cython.cfunc
     def _next(self) -> LoggedCommand:
         """Add an entry, which the caller fills, and drop the oldest ones beyond `most`."""
-        entry: LoggedCommand | None = None
-        while len(self.entries) >= self.most:
-            entry = self.entries.pop()
-        if entry is None:
+        entry: LoggedCommand
+        if len(self.entries) > self.most:  # the limit has changed: the oldest is the first one
+            del self.entries[: len(self.entries) - self.most]
+            self._newest = self.most - 1
+        if len(self.entries) < self.most:
             entry = LoggedCommand()
+            self.entries.append(entry)
+            self._newest = len(self.entries) - 1
+        else:
+            self._newest = self._newest + 1 if self._newest + 1 < self.most else 0
+            entry = self.entries[self._newest]
         entry.number = self._next_number
         self._next_number += 1
-        self.entries.appendleft(entry)
         return entry
 
     def newest(self, count: int) -> list[LoggedCommand]:
         """Return the newest entries, all of them if the count is negative."""
-        return list(self.entries if count < 0 else islice(self.entries, count))
+        most = len(self.entries)
+        return [self.entries[(self._newest - i) % most] for i in range(most if count < 0 else min(count, most))]
 
 
 @cython.final

@@ -123,7 +123,7 @@ class Effects(CommandFinder):
         elif log.slow_ns < _NEVER or self.limited:
             start = parser.began
             parser.scan_stop = start + _TIMED_INPUT
-            if self.limited and entry.write:
+            if self.limited and entry.write and limit < _NEVER:  # EXEC's commands are not compared
                 limit = min(limit, out.used + _UNCHECKED - 1)
         session.state |= _RUNNING
         session.command = entry

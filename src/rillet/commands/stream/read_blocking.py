@@ -145,7 +145,8 @@ class ReadCommand(Implementation):
         # Clients that wait for new entries of the same group share a queue. If the first client of a queue receives
         # nothing, the others are not tried. Clients with CLAIM have no queue, because their idle times may differ.
         queue: bytes | None = reply.group if reply.grouped and reply.min_idle < 0 else None
-        session.argv = words.sent()
+        words.restore()
+        session.argv = words.to_list()
         session.block(argv[reply.keys_at : reply.ids_at], reply.timeout, read.serve, read.expired, queue)
         session.blocked.retry_at = session.engine.blocking.uptime_at(reply.retry_at())
         return True
