@@ -166,6 +166,6 @@ def test_two_sessions_that_write_into_one_buffer_are_detected(bench: Bench) -> N
     first, second = bench.engine.session(), bench.engine.session()
     bench.engine.check()  # both have no reply yet, and share the empty buffer
     bench.engine.execute(first, [b"PING"])
-    second.out.buf = first.out.buf
+    second.out = first.out
     with pytest.raises(AssertionError, match="two sessions write into one buffer"):
         bench.engine.check()

@@ -163,6 +163,9 @@ def admit(
     """
     at: cython.int = 0
     verdict: cython.int
+    if (entry is not None and entry.subcommands is None and not entry.traits & _ARITY_GREW
+            and entry.accepts(words.count) and _RULES.find(0, flags, entry.traits) == _QUEUED):  # fmt: skip
+        return _queue(session, entry, words)
     try:
         if entry is None:
             if words.get(0).lower() in _HTTP:
@@ -181,18 +184,30 @@ def admit(
                 return True
             at = _RULES.next
             if verdict == _QUEUED:
-                queued: object = session.queue
-                queue: CommandQueue = queued if type(queued) is CommandQueue else CommandQueue()
-                queue.add(entry, words)
-                session.queue = queue
-                session.command = entry
-                return session.out.raw(b"+QUEUED\r\n") and False
+                return _queue(session, entry, words)
             if not _decide(engine, session, entry, words, verdict):
                 return False
     except CommandError as error:
         if not (isinstance(error, Redirect) and engine.hold_during_failover(session, words.to_list())):
             _refuse(engine, session, entry, error)
         return False
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def _queue(session: Session, entry: Command, words: ArgumentSpans) -> cython.bint:
+    """Queue a command of a transaction; return False."""
+    queued: object = session.queue
+    if type(queued) is CommandQueue:
+        queue: CommandQueue = queued
+        queue.add(entry, words)
+    else:
+        queue = CommandQueue()
+        queue.add(entry, words)
+        session.queue = queue
+    session.command = entry
+    session.out.raw(b"+QUEUED\r\n")
+    return False
 
 
 def _decide(engine: CommandEngine, session: Session, entry: Command, words: ArgumentSpans, verdict: int) -> bool:

@@ -45,6 +45,7 @@ class CommandQueue:
     def parser(self) -> CommandParser:
         """Return a parser of the commands. O(bytes)"""
         parser = unlimited_parser()
+        parser.exact = False  # no annotations follow a command
         parser.feed(self.feed.copy())
         return parser
 

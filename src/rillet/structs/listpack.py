@@ -408,8 +408,8 @@ def find_short(
                 size = read_u32(p, pos + 1) if b == 0xF0 else ((b & 0x0F) << 8) | p[pos + 1]
                 start = pos + 5 if b == 0xF0 else pos + 2
             if size == n and start + n < end:
-                if cython.compiled:
-                    if memcmp(q + start, value, n) == 0:
+                if cython.compiled:  # names often have one beginning, so the last byte is the first to compare
+                    if n == 0 or (q[start + n - 1] == value[n - 1] and memcmp(q + start, value, n) == 0):
                         return pos
                 elif p[start : start + n] == value[:n]:
                     return pos
