@@ -7,7 +7,7 @@ from rillet.protocol.reply_writer cimport ReplyWriter
 from rillet.types.stream.entry_lookup cimport EntryLookup
 from rillet.types.stream.group cimport Consumer, Group
 from rillet.types.stream.id cimport format_id
-from rillet.types.stream.iterator cimport Place, StreamIterator
+from rillet.types.stream.iterator cimport NodePlace, StreamIterator
 from rillet.types.stream.pending cimport PendingIterator, PendingTable
 from rillet.types.stream.value cimport Stream
 

@@ -25,7 +25,7 @@ from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime.session import Session
 from rillet.types.stream.entry_lookup import EntryLookup
 from rillet.types.stream.group import Consumer, Group
-from rillet.types.stream.iterator import Place, StreamIterator
+from rillet.types.stream.iterator import NodePlace, StreamIterator
 from rillet.types.stream.pending import PendingIterator, PendingTable
 from rillet.types.stream.value import Stream
 
@@ -112,7 +112,7 @@ class Delivery(ReadReply):
         """
         out: ReplyWriter = session.out
         entries: StreamIterator = self.entries
-        place: Place = Place() if group.place is None else group.place
+        place: NodePlace = NodePlace() if group.place is None else group.place
         claims: cython.bint = self.writer.parts == 4
         # LASTID of the logged XCLAIMs: since Redis 8.4 the group's last ID before this read.
         last: bytes | None = None

@@ -6,7 +6,7 @@ from rillet.commands.stream.read_arguments cimport ReadArguments
 from rillet.protocol.reply_writer cimport ReplyWriter
 from rillet.structs.argument_spans cimport ArgumentSpans
 from rillet.types.stream.id cimport less
-from rillet.types.stream.iterator cimport Place, StreamIterator
+from rillet.types.stream.iterator cimport NodePlace, StreamIterator
 from rillet.types.stream.value cimport Stream
 
 
@@ -23,4 +23,4 @@ cdef class ReadReply(ReadArguments):
     cdef Py_ssize_t write_key(self, ReplyWriter out, ArgumentSpans words, Py_ssize_t at)
     cdef bint is_full(self, ReplyWriter out) except -1
     cdef long long stream_limit(self, bint ready) noexcept
-    cdef bint find_next(self, Stream stream, Place place, unsigned long long ms, unsigned long long seq) except -1
+    cdef bint find_next(self, Stream stream, NodePlace place, unsigned long long ms, unsigned long long seq) except -1

@@ -23,7 +23,7 @@ from rillet.commands.stream.read_arguments import ReadArguments
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime.session import Session
 from rillet.structs.argument_spans import ArgumentSpans
-from rillet.types.stream.iterator import Place, StreamIterator
+from rillet.types.stream.iterator import NodePlace, StreamIterator
 from rillet.types.stream.value import Stream
 
 if not cython.compiled:  # for compiled code, the .pxd declares these names
@@ -136,7 +136,7 @@ class ReadReply(ReadArguments):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def find_next(
-        self, stream: Stream, place: Place | None, ms: cython.ulonglong, seq: cython.ulonglong
+        self, stream: Stream, place: NodePlace | None, ms: cython.ulonglong, seq: cython.ulonglong
     ) -> cython.bint:
         """Move `entries` to the first entry after an ID; return False if there is none."""
         if stream.length == 0 or not less(ms, seq, stream.last_ms, stream.last_seq):

@@ -1,5 +1,5 @@
 cimport cython
-from rillet.types.stream.iterator cimport Place
+from rillet.types.stream.iterator cimport NodePlace
 from rillet.types.stream.pending cimport PendingTable, PendingIndex, PendingIterator
 from rillet.types.stream.time_order cimport TimeOrder
 
@@ -26,7 +26,7 @@ cdef class Group:
     cdef readonly TimeOrder order
     cdef readonly dict consumers
     cdef readonly Consumer nobody
-    cdef readonly Place place
+    cdef readonly NodePlace place
     cpdef bint clear(self) except -1
     cpdef bint set_id(self, unsigned long long ms, unsigned long long seq, long long entries_read) except -1
     cpdef Consumer find_consumer(self, bytes name)

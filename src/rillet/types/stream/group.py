@@ -30,7 +30,7 @@ except ModuleNotFoundError:  # Cython is not installed: use a replacement for it
     from rillet import _cython as cython
 
 from rillet.types.stream.group_check import check_group
-from rillet.types.stream.iterator import Place
+from rillet.types.stream.iterator import NodePlace
 from rillet.types.stream.pending import PendingIndex, PendingIterator, PendingTable
 from rillet.types.stream.time_order import TimeOrder
 
@@ -93,7 +93,7 @@ class Group:
     order: TimeOrder
     consumers: dict[bytes, Consumer]
     nobody: Consumer
-    place: Place | None  # of the last delivered entry, so that the next delivery need not search it
+    place: NodePlace | None  # of the last delivered entry, so that the next delivery need not search it
 
     def __init__(
         self,

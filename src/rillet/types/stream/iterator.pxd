@@ -34,7 +34,7 @@ cdef class StreamNodes(Charged):
 
 @cython.final
 @cython.no_gc
-cdef class Place:
+cdef class NodePlace:
     cdef long long changes
     cdef unsigned long long ms
     cdef unsigned long long seq
@@ -86,9 +86,9 @@ cdef class StreamIterator:
     cpdef bint remove_current(self) except -1
     cpdef bint remove_and_stop(self) except -1
     cdef bint open(self, StreamNodes stream, unsigned long long start_ms, unsigned long long start_seq,
-                   unsigned long long end_ms, unsigned long long end_seq, bint reverse, Place place) except -1
-    cdef bint follow(self, StreamNodes stream, Place place, unsigned long long ms, unsigned long long seq) except -1
-    cdef bint mark(self, Place place) except -1
+                   unsigned long long end_ms, unsigned long long end_seq, bint reverse, NodePlace place) except -1
+    cdef bint follow(self, StreamNodes stream, NodePlace place, unsigned long long ms, unsigned long long seq) except -1
+    cdef bint mark(self, NodePlace place) except -1
     cdef bint close(self) except -1
     cdef bint skip_fields(self, Py_ssize_t pos) except -1
     cdef bint _seek(self) except -1

@@ -12,7 +12,7 @@ attributes, so that code that writes them to a reply or a column does not decode
 `StreamNodes` is the part of a stream that iteration needs: the tree, the number of entries, and the *tail*, the last
 node with values cached from its master entry. It is a separate class because `Stream` uses iterators, and two compiled
 modules cannot import each other's classes. An iteration that starts in the tail does not search the tree, nor does one
-over the whole stream. A reader that continues where it stopped, as a consumer group does, keeps a `Place`: the entry,
+over the whole stream. A reader that continues where it stopped, as a consumer group does, keeps a `NodePlace`: the entry,
 and the byte behind it.
 
 Costs: a seek is a tree search and at most about a third of a node, O(1) at a place; a step is O(elements of the entry),
@@ -65,7 +65,7 @@ class StreamNodes(Charged):
 
     `tail` is a cache: None means unknown, and code that changes a node or the tree, except by appending, sets it to
     None. The same applies to `head`, the first node, which trims use, and to `sums`, the cached counts of nodes
-    (`counts.StreamCounts`). It also calls `moved`: `changes` shows whether a `Place` is still valid, and `node` is the
+    (`counts.StreamCounts`). It also calls `moved`: `changes` shows whether a `NodePlace` is still valid, and `node` is the
     node of the last place.
     """
 
@@ -170,7 +170,7 @@ class StreamNodes(Charged):
 @cython.final
 @cython.no_gc
 @cython.cclass
-class Place:
+class NodePlace:
     """Where an iteration continues after the entry ms-seq: `ahead` elements after `pos` in a node; pos 0 = nowhere yet.
 
     node_ms, node_seq: the node's ID. fields, start: the number of its fields, and where their names begin. changes: the
@@ -269,7 +269,7 @@ class StreamIterator:
         end_ms: cython.ulonglong,
         end_seq: cython.ulonglong,
         reverse: cython.bint,
-        place: Place | None,
+        place: NodePlace | None,
     ) -> cython.bint:
         """Begin an iteration; without a search if a place, that of the entry before the start, is still valid."""
         self.stream = stream
@@ -296,7 +296,7 @@ class StreamIterator:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def follow(
-        self, stream: StreamNodes, place: Place | None, ms: cython.ulonglong, seq: cython.ulonglong
+        self, stream: StreamNodes, place: NodePlace | None, ms: cython.ulonglong, seq: cython.ulonglong
     ) -> cython.bint:
         """Begin an iteration over the entries after an ID; without a search if the place is behind its entry.
 
@@ -311,7 +311,7 @@ class StreamIterator:
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def mark(self, place: Place) -> cython.bint:
+    def mark(self, place: NodePlace) -> cython.bint:
         """Let `follow` continue after the current entry."""
         stream: StreamNodes = self.stream  # type: ignore[assignment]
         place.ms = self.ms
