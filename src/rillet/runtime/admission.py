@@ -188,7 +188,7 @@ def admit(
             if not _decide(engine, session, entry, words, verdict):
                 return False
     except CommandError as error:
-        if not (isinstance(error, Redirect) and engine.hold_during_failover(session, words.to_list())):
+        if not (isinstance(error, Redirect) and engine.paused_clients.hold_during_failover(session, words.to_list())):
             _refuse(engine, session, entry, error)
         return False
 
@@ -249,7 +249,7 @@ def _decide(engine: CommandEngine, session: Session, entry: Command, words: Argu
         raise CommandError("Replica can't interact with the keyspace")
     else:
         assert verdict == _HOLD
-        return not engine.postpone(session, entry, words.to_list())
+        return not engine.paused_clients.postpone(session, entry, words.to_list())
     return True
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rillet.runtime.latency import LatencyMonitor
     from rillet.runtime.memory import MemoryFigures
     from rillet.runtime.monitors import Monitors
+    from rillet.runtime.pause import PausedClients
     from rillet.runtime.propagation import Propagation
     from rillet.runtime.registry import Command
     from rillet.runtime.replication import ReplicationState
@@ -75,6 +76,7 @@ class CommandEngine(Protocol):
     follows: bool
     busy: bool
     paused: int
+    paused_clients: PausedClients
     refusal: str | None
     notify_events: bool
     observed: bool
@@ -128,12 +130,6 @@ class CommandEngine(Protocol):
     def command_of(self, words: ArgumentSpans) -> Command | None:
         """Return the command or subcommand that the words call."""
 
-    def postpone(self, session: Session, entry: Command | None, argv: list[bytes]) -> bool:
-        """Hold back the command if CLIENT PAUSE applies to it."""
-
-    def hold_during_failover(self, session: Session, argv: list[bytes]) -> bool:
-        """Hold back the command of a client that is sent to the master while that one is not the master yet."""
-
     def end_wait(self, session: Session, blocked: Any, nanoseconds: int, served: bool) -> None:
         """Count and log a call whose client was blocked and has its reply now."""
 
@@ -158,9 +154,6 @@ class CommandEngine(Protocol):
 
     def take_settings(self) -> None:
         """Follow a change of settings."""
-
-    def unpause(self, rest: int = 0) -> None:
-        """Relax a pause, and run the commands that are not held back any more."""
 
     def used_memory(self) -> int:
         """Return the bytes in use."""

@@ -13,7 +13,7 @@ from rillet.structs.argument_spans cimport ArgumentSpans
 
 cdef class Dispatch(Effects):
     cdef public object acl
-    cdef object _paused_clients
+    cdef readonly object paused_clients
     cdef list _spans
     cpdef bint execute(self, Session session, list[bytes] argv) except -1
     cpdef ArgumentSpans take_spans(self)

@@ -20,9 +20,8 @@ from rillet.runtime.acl.user import User
 from rillet.runtime.admission import admit
 from rillet.runtime.command_queue import CommandQueue
 from rillet.runtime.effects import Effects
-from rillet.runtime.pause import PAUSE_OFF, PausedClients
+from rillet.runtime.pause import PausedClients
 from rillet.runtime.registry import Command
-from rillet.runtime.replication import FAILOVER_IN_PROGRESS
 from rillet.runtime.session import Session
 from rillet.runtime.settings import Settings
 from rillet.runtime.statistics import Statistics
@@ -48,14 +47,13 @@ _MINUS = cython.declare(cython.int, 45)
 class Dispatch(Effects):
     """Finding and running commands; a part of the engine."""
 
-    __slots__ = ("acl", "_paused_clients", "_spans")
+    __slots__ = ("acl", "paused_clients", "_spans")
     _spans: list[ArgumentSpans]
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         Effects.__init__(self, settings, clock)
-        self._paused_clients = PausedClients(self)  # type: ignore[arg-type]
-        # Argument spans that no call uses.
-        self._spans = []
+        self.paused_clients = PausedClients(self)  # type: ignore[arg-type]
+        self._spans = []  # that no call uses
         self.acl: Any = None
 
     # -- running commands ----------------------------------------------------------------------------
@@ -161,7 +159,7 @@ class Dispatch(Effects):
         self, session: Session, entry: Command | None, words: ArgumentSpans, flags: cython.int
     ) -> cython.bint:
         """Run a command whose reply is dropped (CLIENT REPLY OFF and SKIP); return False."""
-        if self.conditions & _PAUSED and self.postpone(session, entry, words.to_list()):
+        if self.conditions & _PAUSED and self.paused_clients.postpone(session, entry, words.to_list()):
             return False
         mark: cython.Py_ssize_t = session.out.mark()
         if session.state & _REPLY_SKIP_NEXT:
@@ -341,27 +339,11 @@ class Dispatch(Effects):
             self.failed_at = 0
         return ran
 
-    def postpone(self, session: Session, entry: Command | None, argv: list[bytes]) -> bool:
-        """Hold back the command if CLIENT PAUSE applies to it; return whether it was held back."""
-        return self._paused_clients.postpone(session, entry, argv)
-
-    def hold_during_failover(self, session: Session, argv: list[bytes]) -> bool:
-        """Hold back the command of a client that is sent to the master while that one is not the master yet."""
-        if self.replication.failover_state != FAILOVER_IN_PROGRESS or session.transport is None:
-            return False
-        self._paused_clients.hold(session, argv)
-        return True
-
     def busy_error(self) -> Busy:
         """Return the error for commands while a script runs for too long (server.c: slowscripterr, slowevalerr)."""
         server = "Valkey" if self.settings.compat.valkey else "Redis"
         kind = "FUNCTION" if self.scripts.calls.function else "SCRIPT"
         return Busy(f"{server} is busy running a script. You can only call {kind} KILL or SHUTDOWN NOSAVE.")
-
-    def unpause(self, rest: int = PAUSE_OFF) -> None:
-        """Relax a pause to `rest`, and run the commands that are not held back any more."""
-        self.paused = rest
-        self._paused_clients.resume()
 
 
 __all__ = ["Dispatch"]

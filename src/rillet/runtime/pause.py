@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from rillet.runtime.blocking import BlockedClient
 from rillet.runtime.registry import Command
+from rillet.runtime.replication import FAILOVER_IN_PROGRESS
 from rillet.runtime.session import Session
 
 if TYPE_CHECKING:
@@ -52,8 +53,16 @@ class PausedClients:
         session.blocked.postponed = True
         self._postponed.append(session.blocked)
 
-    def resume(self) -> None:
-        """Run the commands that were held back (blocked.c: unblockPostponedClients)."""
+    def hold_during_failover(self, session: Session, argv: list[bytes]) -> bool:
+        """Hold back the command of a client that is sent to the master while that one is not the master yet."""
+        if self._engine.replication.failover_state != FAILOVER_IN_PROGRESS or session.transport is None:
+            return False
+        self.hold(session, argv)
+        return True
+
+    def relax(self, rest: int = PAUSE_OFF) -> None:
+        """Relax a pause to `rest`; run the commands that are not held back any more (unblockPostponedClients)."""
+        self._engine.paused = rest
         blocking = self._engine.blocking
         postponed, self._postponed = self._postponed, []
         for blocked in postponed:

@@ -49,7 +49,7 @@ class Pauses:
         self._reasons = {reason: one for reason, one in self._reasons.items() if one[0] > now}
         before, kind = engine.paused, max((kind for _, kind in self._reasons.values()), default=PAUSE_OFF)
         if kind < before:
-            engine.unpause(kind)
+            engine.paused_clients.relax(kind)
         else:
             engine.paused = kind
 

@@ -12,8 +12,8 @@ attributes, so that code that writes them to a reply or a column does not decode
 `StreamNodes` is the part of a stream that iteration needs: the tree, the number of entries, and the *tail*, the last
 node with values cached from its master entry. It is a separate class because `Stream` uses iterators, and two compiled
 modules cannot import each other's classes. An iteration that starts in the tail does not search the tree, nor does one
-over the whole stream. A reader that continues where it stopped, as a consumer group does, keeps a `NodePlace`: the entry,
-and the byte behind it.
+over the whole stream. A reader that continues where it stopped, as a consumer group does, keeps a `NodePlace`: the
+entry, and the byte behind it.
 
 Costs: a seek is a tree search and at most about a third of a node, O(1) at a place; a step is O(elements of the entry),
 or of one element if the caller has read the entry's values. A node from a
@@ -65,8 +65,8 @@ class StreamNodes(Charged):
 
     `tail` is a cache: None means unknown, and code that changes a node or the tree, except by appending, sets it to
     None. The same applies to `head`, the first node, which trims use, and to `sums`, the cached counts of nodes
-    (`counts.StreamCounts`). It also calls `moved`: `changes` shows whether a `NodePlace` is still valid, and `node` is the
-    node of the last place.
+    (`counts.StreamCounts`). It also calls `moved`: `changes` shows whether a `NodePlace` is still valid, and `node` is
+    the node of the last place.
     """
 
     __slots__ = (
