@@ -280,7 +280,7 @@ def test_without_memory_for_the_log_a_change_is_logged_whole_or_not_made(
     for room in range(0, 500, 7):
         log.feed.take()
         log.feed.forget_db()
-        log.feed.out._use(bytearray(room))
+        log.feed.out.use_buffer(bytearray(room))
         values = payloads(side)
         monkeypatch.setattr(ReplyWriter, "_grow", scarce)
         try:

@@ -75,5 +75,7 @@ class ReceiveBuffer:
             return
         if not out.used:  # a writer without a reply may hold the buffer that all such writers share
             return
-        self.buf, out.buf = out.buf, self.buf
+        received: bytearray = out.buf
+        out.use_buffer(self.buf)
+        self.buf = received
         self.end, out.used = out.used, 0

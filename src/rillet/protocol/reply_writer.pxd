@@ -15,7 +15,7 @@ cdef class ReplyWriter:
     cdef Py_ssize_t _room
     cdef unsigned char *_start
 
-    cdef bint _use(self, bytearray buf) except -1
+    cdef bint use_buffer(self, bytearray buf) except -1
     cdef bint _reserve(self, Py_ssize_t need) except -1
     cdef bint _grow(self, Py_ssize_t need) except -1
     cdef bint _append(self, bytes data) except -1

@@ -149,17 +149,17 @@ class ReplyWriter:
     used: cython.Py_ssize_t
     resp: cython.int
     before: cython.Py_ssize_t  # size of the last batch that was handed over; 0 after a growth
-    _room: cython.Py_ssize_t  # len(buf), and its address (interpreted: the buffer): `_use` sets them
+    _room: cython.Py_ssize_t  # len(buf), and its address (interpreted: the buffer): `use_buffer` sets them
     _start: cython.p_uchar
 
     def __init__(self, resp: cython.int = 2) -> None:
-        self._use(_NO_BUFFER)  # the first reply allocates one: a client that is only connected costs less
+        self.use_buffer(_NO_BUFFER)  # the first reply allocates one: a client that is only connected costs less
         self.used = self.before = 0
         self.resp = resp
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _use(self, buf: bytearray) -> cython.bint:
+    def use_buffer(self, buf: bytearray) -> cython.bint:
         """Write to a buffer from now on, or to the same one after its size changed."""
         self.buf = buf
         self._start = buf
@@ -192,7 +192,7 @@ class ReplyWriter:
             PyByteArray_Resize(buf, size)  # new pages of memory cost nothing until they are used
         else:
             buf.extend(bytes(size - len(buf)))
-        return self._use(buf)
+        return self.use_buffer(buf)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -553,7 +553,7 @@ class ReplyWriter:
             out = bytes(self.buf[:size])
         self.used = 0
         if len(self.buf) > KEEP_CAPACITY:
-            self._use(bytearray(INITIAL_CAPACITY))
+            self.use_buffer(bytearray(INITIAL_CAPACITY))
         return out
 
     @cython.ccall
@@ -562,7 +562,7 @@ class ReplyWriter:
         """Replace the buffer by a smaller one if it is empty and less than half of it was used lately."""
         if self.used or len(self.buf) <= INITIAL_CAPACITY or 2 * peak >= len(self.buf):
             return False
-        self._use(bytearray(max(INITIAL_CAPACITY, peak + 1)))
+        self.use_buffer(bytearray(max(INITIAL_CAPACITY, peak + 1)))
         return True
 
     @cython.ccall
@@ -572,7 +572,7 @@ class ReplyWriter:
             return self.take()
         out: bytearray = self.buf
         self.before = self.used
-        self._use(bytearray(INITIAL_CAPACITY))
+        self.use_buffer(bytearray(INITIAL_CAPACITY))
         del out[self.used :]
         self.used = 0
         return out
