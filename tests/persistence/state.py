@@ -40,7 +40,8 @@ class Opened:
     def __call__(self, *argv: Any) -> Any:
         self.engine.execute(self.session, [arg if isinstance(arg, bytes) else str(arg).encode() for arg in argv])
         try:
-            self.engine.log.flush()
+            if self.engine.log is not None:
+                self.engine.log.flush()
         except BaseException:
             self.session.out.take()
             raise

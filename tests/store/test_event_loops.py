@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
@@ -103,6 +103,13 @@ def of_store(store: rillet.Store) -> Main:
 def connections(store: rillet.Store) -> int:
     """Return the number of clients of the store's server, without this one."""
     return len(store.execute("CLIENT", "LIST").splitlines())
+
+
+@pytest.fixture(autouse=True)
+def collected() -> Iterator[None]:
+    """Collect what a loop left open in the test that closed it, not in a later one."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture(params=["redis_async", "aio"])
