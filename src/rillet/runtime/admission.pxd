@@ -7,11 +7,6 @@ from rillet.structs.argument_spans cimport ArgumentSpans
 @cython.final
 cdef class Rules:
     cdef int _count
-    cdef int _at
-    cdef int _flags
-    cdef int _traits
-    cdef int next
-    cdef int verdict
     cdef int _when[16]
     cdef int _only[16]
     cdef int _but[16]

@@ -105,12 +105,9 @@ RULES: list[Rule] = [
 @cython.final
 @cython.cclass
 class Rules:
-    """The rows of RULES, packed: those that do not apply cost a comparison of integers each.
+    """The rows of RULES, packed: those that do not apply cost a comparison of integers each."""
 
-    verdict, next: those of the last answer, which is kept: a transaction asks the same again and again.
-    """
-
-    __slots__ = ("_at", "_but", "_count", "_flags", "_only", "_traits", "_verdict", "_when", "next", "verdict")
+    __slots__ = ("_but", "_count", "_only", "_verdict", "_when")
     _but: Any
     _only: Any
     _verdict: Any
@@ -118,7 +115,6 @@ class Rules:
 
     def __init__(self, rows: list[Rule]) -> None:
         self._count = len(rows)
-        self._at = self._flags = self._traits = self.next = self.verdict = 0
         if not cython.compiled:
             self._but, self._only, self._verdict, self._when = [0] * 16, [0] * 16, [0] * 16, [0] * 16
         for at, row in enumerate(rows):
@@ -130,21 +126,17 @@ class Rules:
     @cython.cfunc
     @cython.exceptval(check=False)
     def find(self, at: cython.int, flags: cython.int, traits: cython.int) -> cython.int:
-        """Find the first row from `at` on that concerns a command with these traits; return its verdict, 0 if none.
+        """Find the first row from `at` on that concerns a command with these traits.
 
-        `next`: the row after it.
+        Return its verdict + 16 * the row after it, or 0 if there is none.
         """
-        if flags == self._flags and traits == self._traits and at == self._at:
-            return self.verdict
-        self._at, self._flags, self._traits = at, flags, traits
         while at < self._count:
             if flags & self._when[at] and not traits & self._but[at]:
                 if self._only[at] == 0 or traits & self._only[at]:
-                    break
+                    found: cython.int = self._verdict[at] + 16 * (at + 1)
+                    return found
             at += 1
-        self.next = at + 1
-        self.verdict = self._verdict[at] if at < self._count else 0
-        return self.verdict
+        return 0
 
 
 _RULES = cython.declare(Rules, Rules(RULES))
@@ -164,7 +156,7 @@ def admit(
     at: cython.int = 0
     verdict: cython.int
     if (entry is not None and entry.subcommands is None and not entry.traits & _ARITY_GREW
-            and entry.accepts(words.count) and _RULES.find(0, flags, entry.traits) == _QUEUED):  # fmt: skip
+            and entry.accepts(words.count) and _RULES.find(0, flags, entry.traits) & 15 == _QUEUED):  # fmt: skip
         return _queue(session, entry, words)
     try:
         if entry is None:
@@ -179,10 +171,11 @@ def admit(
         ):
             raise CommandError(f"wrong number of arguments for '{entry.fullname}' command")
         while True:
-            verdict = _RULES.find(at, flags, entry.traits)
-            if verdict == 0:
+            found: cython.int = _RULES.find(at, flags, entry.traits)
+            if found == 0:
                 return True
-            at = _RULES.next
+            verdict = found & 15
+            at = found >> 4
             if verdict == _QUEUED:
                 return _queue(session, entry, words)
             if not _decide(engine, session, entry, words, verdict):
