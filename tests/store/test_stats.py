@@ -56,6 +56,7 @@ def test_the_figures(frontend: Frontend) -> None:
 def test_memory_by_structure(frontend: Frontend) -> None:
     store = frontend.store
     fill(store)
+    store.stream("orders").add_many([(f"{n}-0", {"n": n, "text": "x" * 20}) for n in range(301, 501)])
     stats = store.stats("orders")
     memory = stats.streams[0].memory
     if frontend.kind == "redis":
@@ -69,7 +70,7 @@ def test_memory_by_structure(frontend: Frontend) -> None:
     assert memory.total == sum(part or 0 for part in parts)
     assert memory.measured == stats.streams[0].nodes
     usage = store.execute("MEMORY", "USAGE", "orders", "SAMPLES", 0)
-    assert usage == pytest.approx(memory.total, rel=0.16)  # MEMORY USAGE counts objects and rounded blocks, too
+    assert usage == pytest.approx(memory.total, rel=0.15)  # MEMORY USAGE counts what the allocator rounds up, too
 
 
 def test_the_rate_between_two_samples(frontend: Frontend) -> None:
