@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+import weakref
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -49,12 +50,15 @@ def at_the_same_time(main: Main, threads: int = THREADS, count: int = 3) -> None
         raise errors[0]
 
 
-def in_plain_loops(main: Main, count: int = 4) -> None:
+def in_plain_loops(main: Main, count: int = 4) -> list[weakref.ref[asyncio.AbstractEventLoop]]:
     """Close each loop without ending its generators, as a program may do that does not use asyncio.run."""
+    loops = []
     for number in range(count):
         loop = asyncio.new_event_loop()
+        loops.append(weakref.ref(loop))
         loop.run_until_complete(main(f"plain{number}"))
         loop.close()
+    return loops
 
 
 def of_client(client: Any) -> Main:
@@ -105,13 +109,6 @@ def connections(store: rillet.Store) -> int:
     return len(store.execute("CLIENT", "LIST").splitlines())
 
 
-@pytest.fixture(autouse=True)
-def collected() -> Iterator[None]:
-    """Collect what a loop left open in the test that closed it, not in a later one."""
-    yield
-    gc.collect()
-
-
 @pytest.fixture(params=["redis_async", "aio"])
 def main(request: pytest.FixtureRequest, frontend: Frontend) -> Main:
     return of_store(frontend.store) if request.param == "aio" else of_client(frontend.store.redis_async())
@@ -132,10 +129,11 @@ def test_loops_at_the_same_time(frontend: Frontend, main: Main) -> None:
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 def test_loops_that_are_closed_without_their_generators(frontend: Frontend, main: Main) -> None:
     before = connections(frontend.store)
-    in_plain_loops(main)
+    loops = in_plain_loops(main)
     asyncio.run(main("last"))  # leaves what the loops before it left open
     until_fewer(frontend.store, before)
     gc.collect()
+    assert [loop() for loop in loops] == [None] * len(loops)  # and nothing keeps them
 
 
 def until_fewer(store: rillet.Store, before: int) -> None:

@@ -7,7 +7,7 @@ uses these functions. One thread of the process sleeps until the next timer is d
     call_later ── new ──► thread: heap, sleeps by real time ── call_soon_threadsafe ──► loop: function
 
 A new timer wakes the thread only if the timer is due before the thread would wake. A cancelled timer loses its function
-and stays in the heap; the thread removes cancelled timers once they are the larger part.
+and its loop, and stays in the heap; the thread removes cancelled timers once they are the larger part.
 
 No Python lock is involved: an exception from outside (^C) may arrive in the middle of `call_later`, and must not leave
 a lock held. A list, a lock of the interpreter as the thread's alarm, and the order of the steps are enough.
@@ -44,7 +44,7 @@ class LoopTimer:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, due: float, number: int,
                  function: Callable[[], object]) -> None:  # fmt: skip
-        self._loop = loop
+        self._loop: asyncio.AbstractEventLoop | None = loop
         self.due = due
         self._number = number
         self._function: Callable[[], object] | None = function
@@ -58,23 +58,26 @@ class LoopTimer:
         return self._function is None
 
     def cancel(self) -> None:
-        """Forget the function. In the thread of the loop: it is not called after this."""
-        self._function = None
+        """Forget the function and the loop. In the thread of the loop: the function is not called after this."""
+        self._function = self._loop = None
 
     def fire(self) -> None:
         """Let the loop call the function soon; called by the thread of the timers."""
-        if self._function is not None:
+        loop = self._loop
+        if loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop was closed
-                self._loop.call_soon_threadsafe(self._call, _TURNS)
+                loop.call_soon_threadsafe(self._call, _TURNS)
 
     def _call(self, turns: int) -> None:
         """Call the function after a number of turns of the loop."""
-        if turns:
-            self._loop.call_soon(self._call, turns - 1)
+        function, loop = self._function, self._loop
+        if function is None or loop is None:
             return
-        function, self._function = self._function, None
-        if function is not None:
-            function()
+        if turns:
+            loop.call_soon(self._call, turns - 1)
+            return
+        self.cancel()
+        function()
 
 
 class _Timers:

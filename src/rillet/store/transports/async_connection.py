@@ -175,10 +175,14 @@ class AsyncConnection(asyncio.Protocol):
         if self._timer is not None:
             if self._timer.due <= due:
                 return
-            self._timer.cancel()
-            self._timer = None
+            self._no_timer()
         if due < math.inf:
             self._timer = call_later(self._loop, due - monotonic(), self._check_time)
+
+    def _no_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _check_time(self) -> None:
         """Fail the calls if the server did not answer in time; else check again later."""
@@ -209,9 +213,7 @@ class AsyncConnection(asyncio.Protocol):
     def _fail(self, error: Exception) -> None:
         self.closed = True
         self.resume_writing()  # the commands that were held back fail at once
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._no_timer()
         if not self._opened.done():
             self._opened.set_exception(error)
         while self._waiting:
@@ -229,8 +231,9 @@ class AsyncConnection(asyncio.Protocol):
             self._transport.abort()
 
     def leave(self) -> None:
-        """Close the socket of a connection whose event loop was closed."""
+        """Close the socket of a connection whose event loop was closed; nothing refers to the connection after this."""
         self.closed = True
+        self._no_timer()
         if self._transport is not None:
             hang_up(self._transport)
 

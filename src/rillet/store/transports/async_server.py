@@ -333,6 +333,8 @@ class AsyncServerTransport:
     def leave(self) -> None:
         """Close the sockets of the connections, because the event loop was closed."""
         self.closed = True
+        if self._probe_timer is not None:
+            self._probe_timer.cancel()
         for connection in self._connections():
             connection.leave()
 
