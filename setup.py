@@ -115,15 +115,15 @@ def _compile_options(name: str) -> list[str]:
 
 
 class BuildSources(build_py):  # type: ignore[misc]
-    """Copy the sources, and remove modules from the build folder that no longer have a source."""
+    """Copy the sources, and remove files from the build folder that no longer have a source."""
 
     def run(self) -> None:
-        """Copy, then remove old modules: a renamed module must not stay in an old build folder."""
+        """Copy, then remove old files: a renamed module must not stay in an old build folder."""
         super().run()
         if self.editable_mode:
             return
         built = Path(self.build_lib) / "rillet"
-        for path in [*built.rglob("*.py"), *built.rglob("*.pxd")]:
+        for path in [*built.rglob("*.py"), *built.rglob("*.pxd"), *built.rglob("*.txt")]:
             if not (SRC / path.relative_to(built)).exists():
                 path.unlink()
         for path in _extensions_in(built):

@@ -1,4 +1,4 @@
-"""Write src/rillet/commands/server/argument_table.py from the replies of running servers to COMMAND DOCS.
+"""Write src/rillet/commands/server/docs_arguments.txt from the replies of running servers to COMMAND DOCS.
 
     RILLET_REDIS_7_2=... RILLET_REDIS_7_4=... RILLET_REDIS_8_0=... RILLET_REDIS_8_2=... \\
     RILLET_REDIS_8_6=... RILLET_NEWER_REDIS=... RILLET_VALKEY=... python -m tools.argument_table
@@ -16,11 +16,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rillet.commands.data_file import END
 from rillet.commands.server.argument_trees import TYPES, DocumentedArgument, choose, known_to, parse
 from rillet.types.compat import COMPATS, Compat
 from tests.judge import PEERS, required_binary, running_redis
 
-OUTPUT = Path(__file__).resolve().parents[1] / "src/rillet/commands/server/argument_table.py"
+OUTPUT = Path(__file__).resolve().parents[1] / "src/rillet/commands/server/docs_arguments.txt"
 SERVERS = tuple(PEERS)
 FIRST = {"7.0": "7.0", "7.2": "7.2", "7.4": "7.4", "8.0": "8.0", "8.2": "8.2", "8.6": "8.4", "newest": "8.8"}
 """The first version with the tree of a tested server, if an older one differs."""
@@ -36,10 +37,7 @@ ADDED = {
     for name in ("xread", "xreadgroup")
 }
 
-HEAD = '''"""The arguments of every command: written by tools/argument_table.py in the notation of argument_trees.py."""
-
-TABLE = """\\
-'''
+HEAD = "# The arguments of every command: written by tools/argument_table.py in the notation of argument_trees.py."
 Trees = dict[str, list[DocumentedArgument]]
 
 
@@ -53,7 +51,7 @@ def main() -> None:
             arguments[at:at] = parse(notation)
     names = sorted(set().union(*trees.values()))
     lines = [line for name in names for line in _lines(name, {s: t[name] for s, t in trees.items() if name in t})]
-    OUTPUT.write_text(HEAD + "\n".join(lines) + '\n"""\n')
+    OUTPUT.write_text("\n".join([HEAD, *lines, END, ""]))
 
 
 def read_trees(server: str) -> Trees:

@@ -28,6 +28,8 @@ with tempfile.TemporaryDirectory() as folder:
         assert [entry.id for entry in orders] == [first]
     with rillet.open(folder + "/events.rillet") as store:
         assert len(store.stream("orders")) == 1
+        assert b"arguments" in store.execute("COMMAND", "DOCS", "xadd")[1]
+        assert len(store.execute("XINFO", "HELP")) > 3
 print(f"rillet {rillet.__version__} works from {rillet.__file__}")
 """
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from rillet._compiled import COMPILED
-from tests.package.test_modes import ROOT, built_extensions
+from tests.package.test_data_files import data_files
+from tests.package.test_modes import ROOT, SRC, built_extensions
 
 pytestmark = pytest.mark.slow
 
@@ -70,6 +71,7 @@ def test_without_a_compiler_the_install_is_interpreted_and_says_so_once(without_
     installed, printed = without_compiler
     assert printed.count(NOTICE) == 1
     assert built_extensions(installed / "rillet") == set()
+    assert data_files(installed / "rillet") == data_files(SRC)
     assert "interpreted: same results, but slower" in info(installed)
 
 
@@ -96,6 +98,7 @@ def test_the_remedy_of_the_warning_works_although_pip_keeps_the_interpreted_whee
     first = pip_install(named, tmp_path / "1", CC="false", **switches)
     assert first.returncode == 0, first.stdout
     assert "-py3-none-any.whl" in first.stdout
+    assert data_files(tmp_path / "1" / "rillet") == data_files(SRC)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "1")}
     told = subprocess.run([sys.executable, "-c", "import rillet; rillet.StreamID"], env=environment, cwd=tmp_path,
                           capture_output=True, text=True, check=True).stderr  # fmt: skip
@@ -152,13 +155,18 @@ def test_an_in_place_build_leaves_src_interpreted(sources: Path) -> None:
     assert built_extensions(sources / "src" / "rillet") == set()
 
 
-def test_the_build_folder_loses_what_the_sources_lost(sources: Path) -> None:
+def test_the_build_folder_follows_the_sources(sources: Path) -> None:
     environment = {**os.environ, "RILLET_DISABLE_EXTENSIONS": "1"}
     command = [sys.executable, "setup.py", "-q", "build", "--build-lib", "build/compiled"]
-    gone = sources / "src" / "rillet" / "gone.py"
-    gone.write_text('"""A module of a moment."""\n')
+    source, built = sources / "src" / "rillet", sources / "build" / "compiled" / "rillet"
+    for name in ("gone.py", "gone.txt", "changed.txt"):
+        (source / name).write_text("# end\n")
     subprocess.run(command, cwd=sources, env=environment, check=True, timeout=120, capture_output=True)
-    assert (sources / "build" / "compiled" / "rillet" / "gone.py").exists()
-    gone.unlink()
+    assert (built / "gone.py").exists()
+    assert data_files(built) == data_files(source)
+    (source / "gone.py").unlink()
+    (source / "gone.txt").unlink()
+    (source / "changed.txt").write_text("=a\n# end\n")
     subprocess.run(command, cwd=sources, env=environment, check=True, timeout=120, capture_output=True)
-    assert not (sources / "build" / "compiled" / "rillet" / "gone.py").exists()
+    assert not (built / "gone.py").exists()
+    assert data_files(built) == data_files(source)

@@ -18,3 +18,9 @@ def test_the_folder_is_created(tmp_path: Path) -> None:
     ended = subprocess.run(command, capture_output=True, text=True, check=True)
     assert ended.stdout.split() == [f"{packed}/rillet/__init__.py", "False"]
     assert package(str(tmp_path / "out" / "zip")) == packed  # into a folder that exists now
+
+
+def test_the_file_contains_the_data_files(tmp_path: Path) -> None:
+    script = "import sys; sys.path[:0] = sys.argv[1:]; import rillet; print(rillet.open().execute('XINFO', 'HELP')[-2])"
+    command = [sys.executable, "-I", "-c", script, str(package(tmp_path))]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "b'HELP'\n"

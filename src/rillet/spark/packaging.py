@@ -106,8 +106,8 @@ def _folder(folder: str | Path | None) -> Path:
 
 
 def _modules(*more: str) -> Iterator[tuple[str, bytes]]:
-    """Yield the names (rillet/...) and bytes of the source modules, and of files with the suffixes `more`, sorted."""
+    """Yield the names (rillet/...) and bytes of source modules, data files, and files with other suffixes, sorted."""
     root = Path(rillet.__file__).parent
     for path in sorted(root.rglob("*")):
-        if path.suffix in (".py", *more) and path.is_file():
+        if path.suffix in (".py", ".txt", *more) and path.is_file() and path.name != "_not_compiled.txt":
             yield f"rillet/{path.relative_to(root).as_posix()}", path.read_bytes()

@@ -1,6 +1,6 @@
 """The arguments of commands as the servers describe them in COMMAND DOCS: a notation, its parser, the choice of lines.
 
-`argument_table.py` holds one line for each command, and further lines if the tree of another server differs by more
+`docs_arguments.txt` has one line for each command, and further lines if the tree of another server differs by more
 than options that were added:
 
     get key
@@ -33,6 +33,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from rillet.commands.data_file import read_lines
 from rillet.commands.replies import ReplySet
 from rillet.types.compat import Compat, level_of
 
@@ -146,11 +147,9 @@ class _Reader:
 @lru_cache(maxsize=1)
 def table() -> dict[str, dict[str, str]]:
     """Return the lines of the table: command -> server -> notation; the servers in ascending order, Valkey last."""
-    from rillet.commands.server.argument_table import TABLE
-
     found: dict[str, dict[str, str]] = {}
     name = server = ""
-    for line in TABLE.splitlines():
+    for line in read_lines("commands/server/docs_arguments.txt"):
         text = line.strip()
         if not line.startswith("    "):
             head, _, text = text.partition(" ")

@@ -3,8 +3,17 @@
 The facts equal those of the selected server: group, versions, replacement, the tree of arguments, the versions of the
 history. The sentences are rillet's own: summary, complexity, the history's texts, the summaries of arguments.
 
-The declarations contain what does not vary. `argument_trees.py` has the arguments by version, `command_history.py` the
-changes. The first COMMAND DOCS imports this module and them, so that a start does not pay for them. Commands of
+The declarations contain what does not vary. `docs_arguments.txt` has the arguments by version (`argument_trees.py`),
+`docs_history.txt` the changes:
+
+    =command
+    6.2.0 text        in Redis from 7.0 on that is not older than the version, and in Valkey up to 7.2
+    n 6.2.0 text      only in lists since 7.4, and in Valkey: the older tables lack it
+    l 7.2.0 text      only in lists of Redis since 8.0
+    r 8.4.0 text      only in Redis
+    v 9.0.0 text      only in Valkey, and the version is Valkey's
+
+The first COMMAND DOCS imports this module and reads the files, so that a start does not pay for them. Commands of
 modules, and those that no server has, describe their arguments with the `syntax` of their declaration.
 """
 
@@ -12,13 +21,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from rillet.commands.data_file import read_sections
 from rillet.commands.replies import ReplySet, write_tree
 from rillet.commands.server import argument_trees
-from rillet.commands.server.command_history import history_of
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime import command_syntax
 from rillet.runtime.registry import Command
-from rillet.types.compat import NEVER, Compat
+from rillet.types.compat import NEVER, Compat, level_of
 
 # Commands that newer ones replace: (version since when, replacement); Valkey deprecates only the first table's.
 _DEPRECATED = {"cluster|slaves": ("5.0.0", "`CLUSTER REPLICAS`"), "slaveof": ("5.0.0", "`REPLICAOF`")}
@@ -106,6 +115,26 @@ def _hides_complexity(name: str, compat: Compat) -> bool:
     return name in _NO_COMPLEXITY or (name == "xread" and compat.knows(72))
 
 
+def _history(name: str, compat: Compat) -> list[list[bytes]]:
+    """Return the changes of a command in a server, as pairs of version and text."""
+    changes = []
+    for line in read_sections("commands/server/docs_history.txt").get(name, ()):
+        selector, rest = (line[0], line[2:]) if line[0].isalpha() else ("", line)
+        version, _, text = rest.partition(" ")
+        if compat.valkey if selector == "v" else _lists(selector, version, compat):
+            changes.append([version.encode(), text.encode()])
+    return changes
+
+
+def _lists(selector: str, version: str, compat: Compat) -> bool:
+    """Return whether a server lists a change of a version of Redis."""
+    if selector == "n" and not (compat.knows(74) or compat.valkey):
+        return False
+    if (selector in ("r", "l") and compat.valkey) or (selector == "l" and not compat.knows(80)):
+        return False
+    return compat.knows(level_of(version))
+
+
 def _docs(entry: Command, compat: Compat) -> dict[bytes, Any]:
     """Return the documentation of a command, without parts that a server lacks (server.c: addReplyCommandDocs)."""
     texts = {
@@ -117,7 +146,7 @@ def _docs(entry: Command, compat: Compat) -> dict[bytes, Any]:
     if entry.module:
         docs[b"module"] = entry.module.encode()
     docs.update(_status(entry, compat))
-    history = history_of(entry.fullname, compat)
+    history = _history(entry.fullname, compat)
     if history:
         docs[b"history"] = ReplySet(history)
     arguments = _arguments(entry, compat)
@@ -131,7 +160,8 @@ def _docs(entry: Command, compat: Compat) -> dict[bytes, Any]:
 
 def write_docs(out: ReplyWriter, entries: list[Command], compat: Compat) -> None:
     """Write the documentation of commands."""
-    out.map(len(entries))
-    for entry in entries:
-        out.bulk(entry.fullname.encode())
-        write_tree(out, _docs(entry, compat))
+    docs = [(entry.fullname.encode(), _docs(entry, compat)) for entry in entries]  # raises ImportError before a reply
+    out.map(len(docs))
+    for name, fields in docs:
+        out.bulk(name)
+        write_tree(out, fields)
