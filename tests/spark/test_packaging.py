@@ -1,10 +1,12 @@
-"""The file for --py-files is written into a folder that need not exist; test_standalone.py does so for --archives."""
+"""What executors import: the file for --py-files (test_standalone.py tests --archives), and how much of the package."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 import rillet
 from rillet.spark.packaging import package
@@ -24,3 +26,11 @@ def test_the_file_contains_the_data_files(tmp_path: Path) -> None:
     script = "import sys; sys.path[:0] = sys.argv[1:]; import rillet; print(rillet.open().execute('XINFO', 'HELP')[-2])"
     command = [sys.executable, "-I", "-c", script, str(package(tmp_path))]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "b'HELP'\n"
+
+
+def test_a_worker_that_reads_a_stream_imports_no_engine() -> None:
+    """Spark starts a Python process for each streaming query, and more for its tasks: each imports the data source."""
+    pytest.importorskip("pyspark")
+    script = "import sys, rillet.spark.source; print({'rillet.runtime', 'rillet.store'} & sys.modules.keys())"
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ended.stdout == "set()\n"

@@ -38,7 +38,6 @@ from rillet.client.address import Address
 from rillet.client.errors import ConnectionLost
 from rillet.client.servers import Servers
 from rillet.errors import RilletError
-from rillet.spark.changes.source import ChangesDataSource
 from rillet.spark.connect import default_parallelism
 from rillet.spark.errors import plainly
 from rillet.spark.failed_reader import FailedReader
@@ -183,8 +182,11 @@ class RilletDataSource(DataSource):
 
 def register(spark: SparkSession) -> None:
     """Register format("rillet") with a session, with its parallelism and filter push-down, and "rillet.changes"."""
-    # Spark pickles a class created in a function with its attributes, an imported class only by name.
+    # Imported here: each of Spark's Python processes imports this module, and only those of changes need the store.
+    from rillet.spark.changes.source import ChangesDataSource
     from rillet.spark.packaging import found_on_driver
+
+    # Spark pickles a class created in a function with its attributes, an imported class only by name.
 
     spark.conf.set(SWITCH, "true")
     settings = {"default_parallelism": default_parallelism(spark), "pushes_filters": True}
