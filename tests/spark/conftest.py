@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,12 +13,30 @@ from rillet.spark.java import JavaMissing, require_java
 from rillet.spark.options import parse
 from tests.cluster import Cluster, running_cluster
 from tests.judge import Judge, redis_binary
-from tests.spark.standalone import SMALL_JAVA
+from tests.spark.standalone import SMALL_JAVA, spark_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ENTRIES = 50_000
+
+
+@pytest.fixture(scope="session", autouse=True)
+def installed_pyspark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let Spark's Python processes import the pyspark that is installed, not its copy in Spark's ZIP file.
+
+    Python does not keep what it compiles from a ZIP file, so each process would compile pyspark again: a second or two
+    for every streaming query. Here, SPARK_HOME names a folder without the ZIP file.
+    """
+    if find_spec("pyspark") is None:
+        yield
+        return
+    home = tmp_path_factory.mktemp("spark-home")
+    for name in ("bin", "jars"):
+        (home / name).symlink_to(spark_home() / name)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_HOME", str(home))
+        yield
 
 
 @pytest.fixture(scope="session")
