@@ -1,6 +1,6 @@
 """The program of a Spark Connect user: reads, follows, writes and archives a stream; prints what it saw as JSON.
 
-`SparkSession.builder.remote("local[2]")` starts a Connect server in a JVM of its own. This process is only its client.
+This process is only a client of the server. `SparkSession.builder.remote("local[2]")` starts one in a JVM of its own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def main(plan: dict[str, Any]) -> dict[str, Any]:
     from rillet.spark.pipelines import archive, compact
 
     told: dict[str, Any] = {}
-    builder = SparkSession.builder.remote("local[2]").config("spark.driver.memory", "1g")
+    builder = SparkSession.builder.remote(plan["remote"])
     for name, value in plan["settings"].items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()

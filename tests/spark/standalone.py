@@ -30,7 +30,9 @@ from typing import NamedTuple
 from tests.judge import free_port
 
 MASTER = "org.apache.spark.deploy.master.Master"
-SMALL_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # it lives for seconds
+SMALL_JAVA = (  # it lives for seconds, and loads thousands of classes of Spark, which need not be verified
+    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+)
 WORKER = "org.apache.spark.deploy.worker.Worker"
 EXECUTOR = b"CoarseGrainedExecutorBackend"
 HOSTS = ("127.0.0.1", "localhost")
