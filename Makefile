@@ -98,9 +98,18 @@ serve:
 
 # Spark's tests share one JVM, so they are one process beside the others.
 test: setup
-	@$(MAKE) --no-print-directory test-interpreted
+	@$(MAKE) --no-print-directory -j2 test-interpreted $(if $(ARGS),,$(REWRITTEN))
 	@$(MAKE) --no-print-directory -j2 test-compiled test-spark
 	@echo 'rillet: all tests passed at both speeds'
+
+# pytest rewrites the assertions of each test module at its first import, and keeps the result. On a fresh clone one
+# process does it for all: the workers begin at the same time, and each would do it for itself.
+REWRITTEN := build/tests.stamp
+
+$(REWRITTEN): | $(VENV)/packages.stamp
+	@mkdir -p $(@D)
+	@$(interpreted) $(BIN)/python -m pytest -q --collect-only >$@.txt || { cat $@.txt; exit 1; }
+	@mv $@.txt $@
 
 test-interpreted: $(VENV)/packages.stamp
 	@echo '== interpreted: src, with Cython out of the way'
