@@ -98,6 +98,11 @@ def ended(*words: object, **how: Any) -> tuple[int, str, str]:
         return process.returncode, output, errors
 
 
+def ran(program: str, *arguments: object, **how: Any) -> tuple[int, str, str]:
+    """Run the text of a program to its end, as `python -c` does; return as `ended` does."""
+    return ended(program, *arguments, function="tests.forked:run_text", **{"cwd": ROOT, **how})
+
+
 class Helper:
     """The test's end of the helper process."""
 
@@ -193,6 +198,13 @@ def _begin(request: dict[str, Any], streams: list[int]) -> Callable[[], int | No
     module, _, name = request["function"].partition(":")
     function: Callable[[], int | None] = getattr(import_module(module), name)
     return function
+
+
+def run_text() -> None:
+    """Be `python -c TEXT arguments`: a function of a child."""
+    text = sys.argv.pop(1)
+    sys.argv[0] = "-c"
+    exec(compile(text, "<string>", "exec"), {"__name__": "__main__"})
 
 
 def _main() -> NoReturn:

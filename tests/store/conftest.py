@@ -14,11 +14,13 @@ import rillet
 from rillet.store import Store
 from tests.judge import Judge
 from tests.store.process import Other
+from tests.variants import long
 
-KINDS = ("memory", "owner", "attached", "twin", "socket", "redis")
+# "twin" is attached to an owner in its own process: the code is that of "attached" and "owner" together.
+KINDS = ("memory", "owner", "attached", *long("twin"), "socket", "redis")
 
 
-def only(*kinds: str) -> pytest.MarkDecorator:
+def only(*kinds: Any) -> pytest.MarkDecorator:
     """Return a mark that runs a test with `frontend` or `store` for these kinds only."""
     return pytest.mark.parametrize("frontend", kinds, indirect=True)
 

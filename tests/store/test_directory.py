@@ -16,7 +16,7 @@ import pytest
 
 import rillet
 from rillet.errors import NewerFormat, NotAStore, StoreError
-from tests.forked import ROOT
+from tests.forked import ROOT, ran
 from tests.store.process import Other
 
 
@@ -184,10 +184,8 @@ def test_a_directory_that_cannot_be_written(prepared: str) -> None:
 if os.geteuid() == 0: os.setuid(65534)
 try: rillet.open(sys.argv[1])
 except rillet.StoreError as error: print(error)"""
-        source = str(Path(rillet.__file__).parent.parent)
-        told = subprocess.run([sys.executable, "-c", code, str(folder)], capture_output=True, text=True, cwd="/",
-                              env={**os.environ, "PYTHONPATH": source})  # fmt: skip
-        assert told.stdout == f"{folder} cannot be written: this user has no permission\n", told.stderr
+        _, output, errors = ran(code, folder, cwd="/")
+        assert output == f"{folder} cannot be written: this user has no permission\n", errors
     finally:
         folder.chmod(0o755)
         shutil.rmtree(folder)

@@ -13,20 +13,23 @@ import pytest
 
 import rillet
 from tests.store.conftest import Frontend, only
+from tests.variants import by_speed
 
 SECONDS = 60
-THREADS = 4
+LOOPS = by_speed(3, 3, 4)  # one after the other
+THREADS = by_speed(3, 3, 4)
+TURNS = by_speed(2, 2, 3)  # loops of each thread
 Main = Callable[[str], Coroutine[Any, Any, None]]
 
 pytestmark = pytest.mark.timeout(120)
 
 
-def one_after_the_other(main: Main, count: int = 4) -> None:
+def one_after_the_other(main: Main, count: int = LOOPS) -> None:
     for number in range(count):
         asyncio.run(main(f"loop{number}"))
 
 
-def at_the_same_time(main: Main, threads: int = THREADS, count: int = 3) -> None:
+def at_the_same_time(main: Main, threads: int = THREADS, count: int = TURNS) -> None:
     """Run loops in threads; raise the first error."""
     errors: list[BaseException] = []
     begin = threading.Barrier(threads)
@@ -50,7 +53,7 @@ def at_the_same_time(main: Main, threads: int = THREADS, count: int = 3) -> None
         raise errors[0]
 
 
-def in_plain_loops(main: Main, count: int = 4) -> list[weakref.ref[asyncio.AbstractEventLoop]]:
+def in_plain_loops(main: Main, count: int = LOOPS) -> list[weakref.ref[asyncio.AbstractEventLoop]]:
     """Close each loop without ending its generators, as a program may do that does not use asyncio.run."""
     loops = []
     for number in range(count):
@@ -159,7 +162,7 @@ def test_a_client_with_a_single_connection(frontend: Frontend) -> None:
 
     one_after_the_other(main)
     at_the_same_time(main)
-    assert len(names) == 16
+    assert len(names) == LOOPS + THREADS * TURNS
 
 
 def test_what_was_made_in_another_loop(frontend: Frontend) -> None:

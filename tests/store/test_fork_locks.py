@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import rillet
+from tests.forked import Forked
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this operating system has no fork")
 
@@ -42,12 +41,10 @@ rillet.open(sys.argv[1]).set("k", 1)
 ])  # fmt: skip
 def test_a_child_that_was_forked_during_the_opening_holds_no_lock(tmp_path: Path, moment: str) -> None:
     rillet.open(tmp_path / "store").close()
-    path = str(Path(rillet.__file__).parent.parent)
-    done = subprocess.run(
-        [sys.executable, "-c", _PARENT.replace("{moment}", moment), str(tmp_path / "store")],
-        env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    child = int(done.stdout)
+    with Forked([_PARENT.replace("{moment}", moment), tmp_path / "store"], function="tests.forked:run_text",
+                stderr=None) as parent:  # fmt: skip
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
     try:
         with rillet.open(tmp_path / "store") as store:
             assert store.execute("SET", "k", "2")

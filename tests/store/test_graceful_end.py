@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import rillet
-from tests.forked import ROOT
+from tests.forked import ROOT, Forked
 from tests.package.test_docs import programs
 
 WORKER = """
@@ -29,12 +27,9 @@ with rillet.open(sys.argv[1]) as store:
 """
 
 
-def _start(folder: Path, program: str, *arguments: str) -> subprocess.Popen[str]:
-    source = str(Path(rillet.__file__).parent.parent)
-    return subprocess.Popen(
-        [sys.executable, "-u", "-c", program, *arguments], env={**os.environ, "PYTHONPATH": source}, cwd=folder,
-        text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-    )  # fmt: skip
+def _start(folder: Path, program: str, *arguments: str) -> Forked:
+    return Forked([program, *arguments], function="tests.forked:run_text", cwd=folder, stdin=subprocess.PIPE,
+                  stderr=None, environment={"PYTHONUNBUFFERED": "1"})  # fmt: skip
 
 
 def test_a_worker_finishes_its_message_and_ends(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -14,6 +13,7 @@ import pytest
 
 import rillet
 from rillet.store import Store
+from tests.forked import ran
 from tests.store.owner_processes import await_end
 from tests.store.process import Other
 from tests.variants import by_speed
@@ -83,7 +83,7 @@ def test_a_takeover_that_is_interrupted_serves_the_others(tmp_path: Path) -> Non
             assert not store.owner
             other.kill()
             kept.append(_interrupted(at, lambda store=store: store.execute("GET", "n")))  # type: ignore[misc]
-            subprocess.run([sys.executable, "-c", code], check=True, timeout=60, capture_output=True)
+            assert ran(code)[0] == 0
             assert int(store.execute("GET", "n")) == len(kept)
             store.close()
     assert sum(isinstance(one, KeyboardInterrupt) for one in kept) > 4

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ import pytest
 
 import rillet
 from rillet.cli import main
+from tests.forked import ran
 
 # Adds an entry in a store and is killed with it open.
 _DIES = """
@@ -46,8 +45,8 @@ def test_after_an_orderly_end_the_line_is_information(tmp_path: Path, caplog: py
 
 
 def test_after_a_crash_it_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    done = subprocess.run([sys.executable, "-c", _DIES, str(tmp_path / "s")], capture_output=True, text=True)
-    pid = int(done.stdout)
+    _, output, _ = ran(_DIES, tmp_path / "s")
+    pid = int(output)
     with rillet.open(tmp_path / "s") as store:
         assert store.recovery is not None
         assert store.recovery.killed == pid
@@ -73,14 +72,13 @@ def test_a_torn_end_is_told_with_its_place(tmp_path: Path, caplog: pytest.LogCap
 
 
 def test_without_any_set_up_a_crash_is_one_line_on_stderr(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-c", _DIES, str(tmp_path / "s")], capture_output=True)
+    ran(_DIES, tmp_path / "s")
     code = f"import rillet; rillet.open({str(tmp_path / 's')!r}).close()"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert told.stdout == ""
-    assert len(told.stderr.splitlines()) == 1
-    assert "ended without closing it" in told.stderr
-    again = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert again.stdout == again.stderr == ""
+    _, output, errors = ran(code)
+    assert output == ""
+    assert len(errors.splitlines()) == 1
+    assert "ended without closing it" in errors
+    assert ran(code) == (0, "", "")
 
 
 def test_who_is_attached_or_in_memory_found_nothing(tmp_path: Path) -> None:
@@ -89,9 +87,7 @@ def test_who_is_attached_or_in_memory_found_nothing(tmp_path: Path) -> None:
     code = f"import rillet; print(rillet.open({str(tmp_path / 's')!r}).recovery)"
     with rillet.open(tmp_path / "s") as store:
         store.execute("SET", "k", "v")
-        told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert told.stdout == "None\n"
-    assert told.stderr == ""
+        assert ran(code) == (0, "None\n", "")
 
 
 def test_an_owner_that_left_no_readable_word_was_not_killed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from tests.judge import Judge, redis_binary
 from tests.store.conftest import KINDS, Frontend, _make
 
 
-def only(*kinds: str) -> pytest.MarkDecorator:
+def only(*kinds: Any) -> pytest.MarkDecorator:
     """Return a mark that runs a test with `frontend` or `store` for these kinds only."""
     return pytest.mark.parametrize("frontend", kinds, indirect=True)
 
