@@ -12,6 +12,9 @@ import rillet
 COMPILED = rillet.compiled()
 LONG_RUN = "RILLET_EXAMPLES" in os.environ  # set by tools/test_long.py
 
+# The mark of a slow test that is ordinary in the compiled build; interpreted, `make test-long` alone runs it.
+long_interpreted = pytest.mark.slow if COMPILED else pytest.mark.long
+
 
 def by_speed(compiled: int, interpreted: int, long: int | None = None) -> int:
     """Return the first size in the compiled build and the second in the interpreted one, which is ten times slower.

@@ -23,18 +23,19 @@ from rillet.errors import Corrupt
 from rillet.structs.listpack import Listpack
 from tests.columns import fuzz_columns, hostile_bytes
 from tests.columns.fuzz_columns import ROOT, TARGETS
-from tests.variants import seeds
+from tests.variants import by_speed, long_interpreted, seeds
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(1, 2, 1))
 def test_hostile_bytes_break_no_property(seed: int) -> None:
-    code, report = fuzz_columns.run(seed, 2000, progress=False)
+    count = by_speed(2000, 600)
+    code, report = fuzz_columns.run(seed, count, progress=False)
     assert code == 0, report
-    assert '"inputs": 2000' in report
+    assert f'"inputs": {count}' in report
 
 
-@pytest.mark.slow
+@long_interpreted
 def test_two_builds_make_the_same_of_hostile_bytes() -> None:
     """Compiled against interpreted; in the interpreted run, without Cython against Cython's own shim."""
     package = Path(rillet.__file__).parents[1]

@@ -24,6 +24,7 @@ from rillet.columns.row_builder import (  # noqa: E402
 )
 from tests.columns.model import FIELDS, NAMES, U64, VALUES, signed, text  # noqa: E402
 from tests.columns.test_column import array_of  # noqa: E402
+from tests.variants import long_interpreted  # noqa: E402
 
 Value = bytes | int
 Fields = list[tuple[bytes, Value]]
@@ -271,7 +272,7 @@ def test_discovered_fields_are_null_in_the_rows_before(feed: Any) -> None:
     assert result == [["1", "3", None, None], [None, "2", None, None], [None, None, None, "\ufffd"]]
 
 
-@pytest.mark.slow
+@long_interpreted
 @FEEDS
 def test_too_many_discovered_fields_are_an_error(feed: Any) -> None:
     rows = RowBuilder(b"k")

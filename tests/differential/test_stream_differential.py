@@ -22,7 +22,7 @@ from rillet.runtime.settings import Settings
 from tests.differential.generator import CONSUMERS, FIRST, GROUPS, KEYS, Generator, asks_the_clock
 from tests.differential.wire import Local, Redis, differ, is_time, read, tree
 from tests.judge import PEERS, Judge
-from tests.variants import long, seeds
+from tests.variants import long, long_interpreted, seeds
 
 pytestmark = pytest.mark.both
 
@@ -240,7 +240,7 @@ def test_nodes_at_exactly_the_limit(peer_of: Callable[[str], Judge], compat: str
     assert {read(reply)[3] for reply in ours[2::3]} == {1, 2}
 
 
-@pytest.mark.slow
+@long_interpreted
 @pytest.mark.parametrize("compat", PEERS)
 def test_a_node_of_more_elements_than_its_header_can_count(peer_of: Callable[[str], Judge], compat: str) -> None:
     """A listpack counts to 65,534; beyond, everything is found by walking it."""

@@ -27,11 +27,11 @@ from tests.differential.logs import same_words
 from tests.differential.test_stream_log_differential import Kept, events_of, logged_by, watched
 from tests.differential.wire import Local, Redis
 from tests.judge import PEERS, Judge
-from tests.variants import by_speed, seeds
+from tests.variants import by_speed, long_interpreted, seeds
 
 pytestmark = pytest.mark.both
 
-STEPS = by_speed(800, 250, 2000)
+STEPS = by_speed(800, 150, 2000)
 SEEDS = seeds(2, 4)
 FRESH_SETS = (b"set-max-listpack-entries", b"set-max-listpack-value")
 
@@ -325,7 +325,7 @@ def test_payloads_are_taken_by_the_other_side(peer: tuple[Redis, str], name: str
                 pair.compare(f"seed {seed}, step {step}, RESTORE of {key!r}")
 
 
-@pytest.mark.slow
+@long_interpreted
 @pytest.mark.parametrize("seed", seeds(1, 2, 300))
 @pytest.mark.parametrize(
     ("name", "least"),

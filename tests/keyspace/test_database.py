@@ -218,6 +218,7 @@ class Walks(RuleBasedStateMachine):
 
 
 TestWalks = pytest.mark.slow(Walks.TestCase)
+TestWalks.settings = settings(max_examples=by_speed(30, 5, 200))
 
 
 def test_an_expired_key_is_missing_but_stays_while_it_may_not_be_deleted() -> None:

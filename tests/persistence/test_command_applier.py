@@ -21,7 +21,7 @@ from rillet.runtime.settings import Settings
 from rillet.types.rdb.value import dump
 from tests.judge import free_port, redis_binary, running_redis
 from tests.server.harness import launch, running
-from tests.variants import seeds
+from tests.variants import long_interpreted, seeds
 
 pytestmark = pytest.mark.both
 
@@ -149,7 +149,7 @@ def test_a_store_omits_refused_commands_and_says_so(
     assert "'XFUTURE s' was refused and omitted: ERR unknown command" in said[3]
 
 
-@pytest.mark.slow
+@long_interpreted
 def test_a_server_omits_refused_commands_as_redis_does(tmp_path: Path) -> None:
     """redis-server always omits them, except unknown commands."""
     data = log_with_refused_commands().replace(pack_command(BAD[3]), b"")

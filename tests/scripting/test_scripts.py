@@ -17,6 +17,7 @@ from rillet.scripting.scripts import MOST_EVAL_SCRIPTS
 from rillet.store.store import Store
 from tests.differential.wire import Local
 from tests.scripting.cases import CRASHES
+from tests.variants import long_interpreted
 
 pytestmark = pytest.mark.both
 
@@ -302,7 +303,7 @@ def test_redis_py_registers_scripts_and_locks(store: Store) -> None:
     assert client.get("a lock") is None
 
 
-@pytest.mark.slow
+@long_interpreted
 def test_without_lupa_the_error_names_the_extra() -> None:
     code = """
 import sys

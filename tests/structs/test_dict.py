@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from rillet.structs import dict_table
 from rillet.structs.dict import Dict
 from tests.structs import fuzz_dict
-from tests.variants import by_speed, seeds
+from tests.variants import by_speed, long_interpreted, seeds
 
 Keys = st.one_of(
     st.integers(0, 400).map(lambda i: b"key:%d" % i), st.binary(max_size=6), st.sampled_from([b"x" * 63, b"x" * 64])
@@ -345,7 +345,7 @@ def test_the_cursor_counts_with_reversed_bits() -> None:
 # -- memory -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@long_interpreted
 def test_deletions_free_memory() -> None:
     count = 40_000
     last = range(count - count // 40, count)
@@ -448,7 +448,7 @@ def test_the_buckets_of_a_dict_without_entries_are_freed_in_steps() -> None:
 
 @pytest.mark.slow
 def test_a_copy_has_no_second_table() -> None:
-    table = numbered(40000)
+    table = numbered(by_speed(40000, 8000))
     settle(table)
     tracemalloc.start()
     try:
@@ -486,7 +486,7 @@ def test_a_copy_is_independent() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", fuzz_dict.KINDS)
 def test_cases_of_the_fuzzer(kind: str) -> None:
-    steps, largest = by_speed(8000, 700, 20_000), by_speed(3000, 500)
+    steps, largest = by_speed(8000, 400, 20_000), by_speed(3000, 300)
     assert fuzz_dict.run(steps, 1, [kind], largest)[f"{kind}: steps"] >= steps
 
 
@@ -591,5 +591,5 @@ class DictMachine(RuleBasedStateMachine):
 
 TestDictMachine = pytest.mark.slow(DictMachine.TestCase)
 TestDictMachine.settings = settings(
-    max_examples=15, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=by_speed(15, 5, 15), stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )

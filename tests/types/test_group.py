@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from rillet.types.stream.group import Consumer, Group
 from rillet.types.stream.pending import PendingIterator
 from rillet.types.stream.value import Stream
-from tests.variants import by_speed, seeds
+from tests.variants import by_speed, long_interpreted, seeds
 
 numbers = st.integers(0, 12)
 names = st.sampled_from([b"alice", b"bob", b"carol"])
@@ -210,7 +210,7 @@ def test_thousands_of_entries_are_acknowledged_in_any_order(seed: int) -> None:
     assert [len(consumer.index.pages) for consumer in consumers] == [0, 0, 0]
 
 
-@pytest.mark.slow
+@long_interpreted
 def test_nearly_empty_pages_are_merged() -> None:
     for ids in (range(10_000), range(9_999, -1, -1)):
         group = Group(b"g", 0, 0, 0)

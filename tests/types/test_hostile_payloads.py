@@ -19,7 +19,7 @@ from rillet.types.rdb.primitives import RdbWriter
 from rillet.types.stream.value import Stream
 from tests.commands.ends import Bench
 from tests.types.fuzz_restore import Fuzzer, check, sealed
-from tests.variants import by_speed, seeds
+from tests.variants import by_speed, long_interpreted, seeds
 
 U64 = 2**64 - 1
 NOW = 1_700_000_000_000
@@ -273,7 +273,7 @@ def test_entries_below_the_id_of_their_node_are_accepted() -> None:
     bench.engine.check()
 
 
-@pytest.mark.slow
+@long_interpreted
 def test_pending_entries_in_descending_order_load_in_linear_time() -> None:
     """With a quadratic algorithm this test would exceed the time limit of the suite."""
     many = range(10_000, 0, -1)
@@ -301,7 +301,7 @@ def test_mutated_payloads_of_streams_do_no_harm(seed: int) -> None:
 @pytest.mark.parametrize("seed", seeds(1, 2, 103))
 def test_mutated_payloads_of_every_type_do_no_harm(seed: int) -> None:
     fuzzer = Fuzzer(seed, every=True)
-    count = by_speed(1500, 600)
+    count = by_speed(1500, 300)
     fuzzer.run(count)
     assert fuzzer.counts["refused"] > count // 5
     assert fuzzer.counts["other types"] > count // 5

@@ -14,6 +14,7 @@ import rillet
 from rillet.keyspace.defrag import IDLE
 from rillet.store import Store
 from tests.judge import Judge, redis_binary, running_redis
+from tests.variants import long_interpreted
 
 pytestmark = pytest.mark.skipif(redis_binary() is None, reason="redis-server is not installed")
 
@@ -84,7 +85,7 @@ def test_restore(peer_of: Callable[[str], Judge], compat: str) -> None:
         client.close()
 
 
-@pytest.mark.slow
+@long_interpreted
 def test_the_log(tmp_path: Path) -> None:
     """Approximate trims remove whole nodes, so they remove other entries after a compaction; the log has the result."""
     with _opened(tmp_path / "s", "7.0", 2) as store:
@@ -98,7 +99,7 @@ def test_the_log(tmp_path: Path) -> None:
         assert _content(client.execute_command) == before
 
 
-@pytest.mark.slow
+@long_interpreted
 def test_the_rdb_file(tmp_path: Path) -> None:
     with _opened(None, "7.0", 3) as store:
         _compact(store)
