@@ -191,8 +191,8 @@ def test_the_shim_gives_back_what_it_is_given() -> None:
 def test_a_typed_module_has_no_loop_over_a_range_with_a_variable_step() -> None:
     """Cython makes a Python object of such a range (docs/design/0001)."""
     found = []
-    for name in TYPED:
-        for node in ast.walk(ast.parse((SRC / f"{name}.py").read_text())):
+    for name, tree in typed_sources().items():
+        for node in ast.walk(tree):
             if isinstance(node, ast.For) and isinstance(node.iter, ast.Call) and len(node.iter.args) == 3:
                 step = node.iter.args[2]
                 constant = isinstance(step, ast.Constant | ast.UnaryOp) or ast.unparse(step).isupper()
