@@ -17,6 +17,7 @@ from rillet.runtime.engine import Engine
 from tests.judge import running_redis
 from tests.persistence.state import STREAMS, WORK
 from tests.variants import by_speed
+from tests.waiting import until
 
 STEP = by_speed(19, 29, 2)  # between two damaged bytes
 
@@ -231,8 +232,7 @@ def test_the_files_of_a_real_server(tmp_path: Path) -> None:
         client = server.client()
         for line in ("XADD s 1-1 a 1", "RPUSH l x", "SET k v", "SAVE", "BGREWRITEAOF"):
             client.execute_command(*line.split())
-        while b"aof_rewrite_in_progress:1" in client.execute_command("INFO", "persistence"):
-            pass
+        until(lambda: b"aof_rewrite_in_progress:0" in client.execute_command("INFO", "persistence"))
         client.execute_command("XADD", "s", "2-1", "a", "1")
         client.close()
         folder = tmp_path / "copy"

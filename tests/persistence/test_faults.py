@@ -1,9 +1,10 @@
 """Every disk call fails once, or permanently: the guarantees of docs/durability.md hold.
 
-A small workload with rewrites runs on a simulated disk, and its calls are counted. Then it runs once for every call,
-with that call failing. After any failure no reply acknowledges a change that is less durable than promised, writes are
-rejected with MISCONF, and reads work. About a second after the disk works again, writes are accepted, and the disk has
-the same data as the memory. The power may also fail after any of these operations.
+A small workload with rewrites runs on a simulated disk, and its calls are counted. Then it runs once for every call, in
+`make test` for every second, with that call failing. After any failure no reply acknowledges a change that is less
+durable than promised, writes are rejected with MISCONF, and reads work. About a second after the disk works again,
+writes are accepted, and the disk has the same data as the memory. The power may also fail after any of these
+operations.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ KINDS: dict[int, tuple[str, ...]] = {
 }
 STEPS = 40
 # Of the runs with each fault, every so many-th is also cut off by the power at every operation.
-CRASHED = by_speed(30, 40, 10)
+CRASHED = by_speed(15, 20, 10)
+EVERY = by_speed(2, 2, 1)
 
 
 class FaultyRun(Workload):
@@ -141,10 +143,10 @@ def _calls(plan: Plan) -> int:
 
 
 def _each_call(plan: Plan, error: int, times: int) -> Iterator[tuple[int, SimulatedDisk]]:
-    for call in range(_calls(plan)):
+    for number, call in enumerate(range(0, _calls(plan), EVERY)):
         disk = SimulatedDisk(folders=("/", "/store"))
-        disk.evicts = bool(call % 2)
-        disk.fail(error, *KINDS[error], at=call, times=times, short=call % 3 * 7)
+        disk.evicts = bool(number % 2)
+        disk.fail(error, *KINDS[error], at=call, times=times, short=number % 3 * 7)
         yield call, disk
 
 

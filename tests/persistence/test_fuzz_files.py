@@ -18,8 +18,8 @@ from tests.variants import by_speed, seeds
 @pytest.mark.parametrize("seed", seeds(1, 2, 1))
 @pytest.mark.parametrize("target", fuzz_files.TARGETS)
 def test_readers_reject_or_load_fuzzed_files(target: str, seed: int) -> None:
-    sizes = {"rdb": (40, 20, 120), "aof": (30, 20, 90), "check": (20, 12, 30)}
-    count = by_speed(*sizes.get(target, (200, 60, 400)))
+    sizes = {"rdb": (20, 20, 120), "aof": (20, 20, 90), "check": (12, 12, 30)}
+    count = by_speed(*sizes.get(target, (100, 60, 400)))
     fuzzer = Fuzzer(target, seed)
     fuzzer.run(count)
     assert fuzzer.counts["refused"] > count // 10, fuzzer.counts

@@ -29,8 +29,8 @@ from tests.persistence.simulated_disk import PowerLoss, SimulatedDisk
 from tests.persistence.workload import state
 from tests.variants import by_speed, long
 
-# (steps, images of each crash point): nearly 10,000 crash points compiled, some thousands interpreted.
-SIZE = by_speed(450, 400, 700), by_speed(1, 1, 2)
+# (steps, images of each crash point): some thousands of crash points.
+SIZE = by_speed(250, 250, 700), by_speed(1, 1, 2)
 
 
 @pytest.fixture(scope="module")

@@ -31,8 +31,8 @@ from tests.server.harness import running
 from tests.types.test_hostile_payloads import payload
 from tests.variants import by_speed
 
-# Damage at every third byte of a file compiled, at every eleventh interpreted.
-STEP = by_speed(13, 29, 3)
+# Damage at every so many-th byte of a file.
+STEP = by_speed(31, 59, 3)
 
 no_redis = pytest.mark.skipif(redis_binary() is None, reason="redis-server is not installed")
 

@@ -20,6 +20,7 @@ from rillet.structs.crc64 import crc64
 from tests.judge import redis_binary, running_redis
 from tests.persistence.state import WORK, Opened, content_of
 from tests.variants import by_speed
+from tests.waiting import until
 
 STEP = by_speed(3, 7, 1)
 
@@ -113,12 +114,11 @@ def test_rillet_loads_the_log_of_redis_after_a_rewrite(tmp_path: Path, preamble:
         run("SET", "long", "x" * 70000)
         run("XGROUP", "CREATE", "large", "empty", "$")
         run("BGREWRITEAOF")
-        while run("INFO", "persistence").count(b"aof_rewrite_in_progress:1") or not list(
-            tmp_path.glob(f"appendonlydir/*.2.base.{'rdb' if preamble == 'yes' else 'aof'}")
-        ):
-            pass
-        while b"2.base" not in (tmp_path / "appendonlydir/appendonly.aof.manifest").read_bytes():
-            pass
+        until(
+            lambda: run("INFO", "persistence").count(b"aof_rewrite_in_progress:0")
+            and list(tmp_path.glob(f"appendonlydir/*.2.base.{'rdb' if preamble == 'yes' else 'aof'}"))
+        )
+        until(lambda: b"2.base" in (tmp_path / "appendonlydir/appendonly.aof.manifest").read_bytes())
         run("XADD", "s", "9300000000000", "after", "rewrite")
     # A restart of Redis shows the content of these files: commands do not preserve everything.
     shutil.copytree(tmp_path, tmp_path / "copy")
@@ -146,10 +146,8 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> bytes:
         for line in WORK:
             run(*line.split())
         run("BGREWRITEAOF")
-        while not list(folder.glob("appendonlydir/*.2.base.rdb")):
-            pass
-        while b"2.base" not in (folder / "appendonlydir/appendonly.aof.manifest").read_bytes():
-            pass
+        until(lambda: list(folder.glob("appendonlydir/*.2.base.rdb")))
+        until(lambda: b"2.base" in (folder / "appendonlydir/appendonly.aof.manifest").read_bytes())
     return (folder / "appendonlydir/appendonly.aof.2.base.rdb").read_bytes()
 
 

@@ -23,6 +23,7 @@ from tests.persistence.fuzz_salvage import Sample, log_sample, rdb_sample, salva
 from tests.persistence.rdb_files import file, key, text
 from tests.persistence.test_rdb_versions import FOREIGN
 from tests.variants import by_speed
+from tests.waiting import until
 
 Said = pytest.CaptureFixture[str]
 ROUNDS = by_speed(10, 5, 30)
@@ -305,8 +306,7 @@ def store(tmp_path: Path) -> Path:
         for number in range(50):
             opened.execute("SET", f"base:{number}", number)
         opened.execute("BGREWRITEAOF")
-        while opened.info()["aof_rewrite_in_progress"] == "1":
-            pass
+        until(lambda: opened.info()["aof_rewrite_in_progress"] == "0")
         for number in range(50):
             opened.execute("SET", f"log:{number}", number)
     return path

@@ -67,7 +67,7 @@ def client():
         try:
             connection = socket.create_connection(("127.0.0.1", int(sys.argv[2])))
         except OSError:
-            pass
+            threading.Event().wait(0.01)
     file = connection.makefile("rwb")
 
     def call(line):
