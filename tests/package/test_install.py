@@ -82,7 +82,7 @@ def built(sources: Path, **switches: str) -> subprocess.CompletedProcess[str]:
     """Build into build/lib without pip, under the switches."""
     command = [sys.executable, "setup.py", "-q", "build", "--build-lib", "build/lib"]
     return subprocess.run(command, cwd=sources, env={**os.environ, **switches}, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, timeout=120)  # fmt: skip
+                          stderr=subprocess.STDOUT, text=True, timeout=300)  # fmt: skip
 
 
 def info(target: Path) -> str:
