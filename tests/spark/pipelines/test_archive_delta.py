@@ -222,6 +222,7 @@ def test_offsets_survive_checkpoints_and_the_clean_up_of_the_log(
     assert manifest.held("events") == StreamID.parse(ids[-1])
 
 
+@pytest.mark.parametrize("make", ["folder", *long("s3")], indirect=True)
 def test_small_files_are_merged_and_vacuum_removes_what_no_version_needs(
     judge: Judge, url: str, make: Make, job: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
