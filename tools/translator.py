@@ -7,6 +7,15 @@
 Cython's messages go to standard error. A process translates many modules, because the start of Cython costs as much as
 a small module. Two translators run side by side; Cython's state does not allow that within one process.
 
+Cython reads copies of the sources and of the .pxd files:
+
+- A typed module imports `cython` from rillet._cython, which has a substitute for it. Cython knows its own module only
+  by `import cython`.
+- A function that returns a C integer fails by -1 and an exception. This is Cython's default in a .py file. In a .pxd
+  file, whose functions would otherwise cost each caller a question to Python, it is added here. The function in the .py
+  file then loses `cfunc` or `ccall`, for Cython compares both forms. (Not `long long`: Cython would write the -1 as
+  `-1LLLL`; and an `inline` function of a .pxd file says `exceptval` itself.)
+
 C code declares and imports each type that it reaches by cimports, whether it uses the type or not: that had been a
 third of the C of a command. So a module sees its own .pxd file in full, but of the others only what any module uses,
 and the cimports that these declarations name.
@@ -14,6 +23,7 @@ and the cimports that these declarations name.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import re
@@ -28,6 +38,11 @@ from Cython.Compiler.Options import CompilationOptions, default_options
 
 SHARED = "rillet._cyutility"  # the extension with the utility code of all others
 JOBS_PER_COLLECTION = 6
+IMPORT = "from rillet._cython import cython\n"
+NUMBER = re.compile(r"^ *cp?def (?:inline )?(?:bint|int|Py_ssize_t) (\w+)\([^()]*\)$", re.MULTILINE)
+CLASS = re.compile(r"^cdef class (\w+)(?:\((\w+)\))?:\n((?: .*\n|\n)*)", re.MULTILINE)
+BASE = re.compile(r"^class \w+\((\w+)\):$", re.MULTILINE)
+DEF = re.compile(r"^( *@cython\.(?:cfunc|ccall)\n(?: *@.*\n)*)(?= *def (\w+)\()", re.MULTILINE)
 CIMPORT = re.compile(r"^ *(from +(?:[\w.]+ +cimport|cython\.cimports[\w.]+ +import)) +(\([^)]*\)|.*)\n", re.MULTILINE)
 FUNCTION = re.compile(r"^cp?def (?!class\b)[^\n(]*?(\w+) *(?:\([^)]*\)[^\n]*)?\n", re.MULTILINE)
 
@@ -44,6 +59,35 @@ def declarations(text: str, used: set[str]) -> str:
     return CIMPORT.sub(kept, text)
 
 
+def with_default(text: str) -> str:
+    """Return a .pxd file in which functions that return a C integer, and do not say how they fail, do so by -1."""
+    return NUMBER.sub(lambda found: f"{found[0]} except? -1", text)
+
+
+def methods(pxds: list[str]) -> dict[str, set[str]]:
+    """Return the methods of each class that return a C integer, its own and those of its bases."""
+    bodies = {name: (base, body) for pxd in pxds for name, base, body in CLASS.findall(pxd)}
+
+    def of(name: str) -> set[str]:
+        base, body = bodies.get(name, ("", ""))
+        return {found[1] for found in NUMBER.finditer(body)} | (of(base) if base else set())
+
+    return {name: of(name) for name in bodies}
+
+
+def copied(source: str, pxd: str, inherited: dict[str, set[str]]) -> str:
+    """Return the source of a module, with the same lines, as Cython reads it with the module's .pxd file."""
+    declared = {found[1] for found in NUMBER.finditer(pxd)}
+    declared = declared.union(*(inherited.get(base, ()) for base in BASE.findall(source)))
+
+    def as_declared(found: re.Match[str]) -> str:
+        if found[2] not in declared or "exceptval" in found[1]:
+            return found[1]
+        return re.sub(r"@cython\.(cfunc|ccall)\n", "#\n", found[1])
+
+    return DEF.sub(as_declared, source.replace(IMPORT, "import cython\n"))
+
+
 def cimported(folder: Path) -> set[str]:
     """Return every name that a file below a folder cimports."""
     files = [*folder.rglob("*.pxd"), *folder.rglob("*.py")]
@@ -56,25 +100,34 @@ def _parts(names: str) -> list[str]:
     return [part.strip() for part in names.strip("()").split(",") if part.strip()]
 
 
-def translate(job: dict[str, Any], folder: Path) -> None:
-    """Write the C file of a job. The folder has the declarations of each module, in files that Cython finds first."""
+def translate(job: dict[str, Any], root: Path, inherited: dict[str, set[str]]) -> None:
+    """Write the C file of a job.
+
+    The current folder has the declarations of each module, and gets a copy of the source below the same path, by which
+    C code names it. The paths of the job are relative to root.
+    """
+    c = str(root / job["c"])
     if "source" not in job:
-        shared = CompilationOptions(default_options, shared_c_file_path=job["c"])  # type: ignore[no-untyped-call]
+        shared = CompilationOptions(default_options, shared_c_file_path=c)  # type: ignore[no-untyped-call]
         generate_shared_module(shared)  # type: ignore[no-untyped-call]
         return
     options = CompilationOptions(  # type: ignore[no-untyped-call]
         default_options,
-        include_path=[str(folder), "src"],
+        include_path=[".", str(root / "src")],
         compiler_directives=job["directives"],
-        output_file=job["c"],
+        output_file=c,
         shared_utility_qualified_name=SHARED,
     )
-    own, seen = Path(job["source"]).with_suffix(".pxd"), folder / f"{job['name']}.pxd"
-    for_others = seen.read_text() if own.exists() else ""
-    if own.exists():
-        seen.write_text(own.read_text())
-    result = compile_single(job["source"], options, job["name"])  # type: ignore[no-untyped-call]
-    if own.exists():
+    source = Path(job["source"])
+    own, seen = root / source.with_suffix(".pxd"), Path(f"{job['name']}.pxd")
+    pxd = own.read_text() if own.exists() else ""
+    for_others = seen.read_text() if pxd else ""
+    source.parent.mkdir(parents=True, exist_ok=True)
+    source.write_text(copied((root / source).read_text(encoding="utf-8"), pxd, inherited), encoding="utf-8")
+    if pxd:
+        seen.write_text(with_default(pxd))
+    result = compile_single(str(source), options, job["name"])  # type: ignore[no-untyped-call]
+    if pxd:
         seen.write_text(for_others)
     if result.num_errors:
         raise ValueError(f"{job['source']}: Cython reports {result.num_errors} errors")
@@ -83,14 +136,17 @@ def translate(job: dict[str, Any], folder: Path) -> None:
 def main() -> None:
     """Do the jobs until standard input ends."""
     gc.disable()  # a third of the time, with the syntax trees of whole modules
-    with tempfile.TemporaryDirectory() as name:
-        folder, used = Path(name), cimported(Path("src"))
-        for path in Path("src").rglob("*.pxd"):
-            dotted = ".".join(path.relative_to("src").with_suffix("").parts)
-            (folder / f"{dotted}.pxd").write_text(declarations(path.read_text(), used))
+    root = Path.cwd()
+    used = cimported(root / "src")
+    with tempfile.TemporaryDirectory() as name, contextlib.chdir(name):
+        pxds = {path: path.read_text() for path in (root / "src").rglob("*.pxd")}
+        inherited = methods(list(pxds.values()))
+        for path, text in pxds.items():
+            dotted = ".".join(path.relative_to(root / "src").with_suffix("").parts)
+            Path(f"{dotted}.pxd").write_text(with_default(declarations(text, used)))
         for count, line in enumerate(sys.stdin, 1):
             try:
-                translate(json.loads(line), folder)
+                translate(json.loads(line), root, inherited)
                 answer = {}
             except Exception as error:
                 answer = {"error": str(error).strip() or type(error).__name__}

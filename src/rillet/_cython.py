@@ -1,9 +1,10 @@
-"""A substitute for the `cython` module, so that typed modules run interpreted without Cython.
+"""`cython` for typed modules: Cython's own module, or this one as a substitute if Cython is not installed.
 
-The byte-level modules are typed Python that Cython compiles in pure-Python mode. Uncompiled, they import
-this file under the name `cython` if Cython is not installed. Cython is therefore needed only to build rillet.
-Every decorator returns its argument, and every C type is an alias of the Python type that holds its
-values. Compiled code never uses this file, because Cython resolves the names at compile time.
+    from rillet._cython import cython
+
+The byte-level modules are typed Python that Cython compiles in pure-Python mode; it resolves the names of `cython` then
+(tools/translator.py), and compiled code never uses this file. Cython is therefore needed only to build rillet. Of the
+substitute, every decorator returns its argument, and every C type is an alias of the Python type that holds its values.
 
 It defines only the names that `src` uses; a test compares the two. It does not imitate the overflow and
 truncation of C types: the sources mask values and check ranges, so that both modes agree.
@@ -12,8 +13,17 @@ truncation of C types: the sources mask values and check ranges, so that both mo
 from __future__ import annotations
 
 import builtins
+import sys
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    import cython
+else:
+    try:
+        import cython
+    except ModuleNotFoundError:
+        cython = sys.modules[__name__]
 
 _T = TypeVar("_T")
 
@@ -68,3 +78,6 @@ def likely(condition: _T) -> _T:
 
 
 unlikely = likely
+
+
+__all__ = ["cython"]

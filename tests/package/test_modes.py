@@ -41,8 +41,8 @@ print("ok")
 
 
 def imports_the_shim(tree: ast.Module) -> bool:
-    """Whether a module imports `cython`, under the name that both modes share."""
-    return any(isinstance(node, ast.Import) and any(a.name == "cython" for a in node.names) for node in ast.walk(tree))
+    """Whether a module imports `cython`, by the line that both modes share."""
+    return any(isinstance(node, ast.ImportFrom) and node.module == "rillet._cython" for node in tree.body)
 
 
 @functools.cache

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import redis
 
+from rillet.replication.older_replicas import Narrowing
 from rillet.runtime.engine import Engine
-from rillet.runtime.older_replicas import Narrowing
 from rillet.runtime.registry import TABLE, load_commands
 from rillet.runtime.replica_versions import compat_in_info, compat_of, knows, shown
 from rillet.runtime.settings import Settings

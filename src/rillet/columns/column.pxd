@@ -36,35 +36,35 @@ cdef class Column:
     cdef bytearray upper_text
     cdef Py_ssize_t upper_size
     cdef bint _room(self, Py_ssize_t n) except -1
-    cdef bint _grow(self, Py_ssize_t n) except -1
+    cdef bint _grow(self, Py_ssize_t n)
     cdef bint _ended(self) except -1
     cdef bint _ended_text(self) except -1
-    cdef bint _grow_offsets(self, Py_ssize_t n) except -1
-    cdef bint _mark(self, bint valid) except -1
-    cpdef bint put_null(self) except -1
-    cdef bint _put_bad(self, Py_ssize_t size) except -1
-    cpdef bint put_integer(self, long long value) except -1
+    cdef bint _grow_offsets(self, Py_ssize_t n)
+    cdef bint _mark(self, bint valid)
+    cpdef bint put_null(self)
+    cdef bint _put_bad(self, Py_ssize_t size)
+    cpdef bint put_integer(self, long long value)
     cdef bint _fits(self, long long value) noexcept
-    cpdef bint put_real_value(self, double value) except -1
-    cdef bint _put_bit(self, bint value) except -1
-    cpdef bint put(self, bytearray buf, Py_ssize_t start, Py_ssize_t n) except -1
-    cdef bint put_text(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t n, Py_ssize_t limit) except -1
+    cpdef bint put_real_value(self, double value)
+    cdef bint _put_bit(self, bint value)
+    cpdef bint put(self, bytearray buf, Py_ssize_t start, Py_ssize_t n)
+    cdef bint put_text(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t n, Py_ssize_t limit)
     cdef bint _put_string(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t n, Py_ssize_t limit) except -1
-    cdef bint _put_rare(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t n) except -1
-    cdef bint _put_exact(self, object exact, Py_ssize_t n) except -1
-    cdef bint _put_halves(self, long long value) except -1
+    cdef bint _put_rare(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t n)
+    cdef bint _put_exact(self, object exact, Py_ssize_t n)
+    cdef bint _put_halves(self, long long value)
     cdef bint _fits_precision(self, long long value) noexcept
-    cdef bint _put_wide(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t n) except -1
-    cdef bint _put_plain(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t n, Py_ssize_t limit) except -1
+    cdef bint _put_wide(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t n)
+    cdef bint _put_plain(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t n, Py_ssize_t limit)
     cdef bint _is_plain(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t n, Py_ssize_t limit) except -1
-    cdef bint _widen(self) except -1
-    cpdef bint put_bytes(self, bytes value) except -1
-    cpdef bint put_number(self, long long value) except -1
+    cdef bint _widen(self)
+    cpdef bint put_bytes(self, bytes value)
+    cpdef bint put_number(self, long long value)
     cdef Column put_registers(self, const unsigned char *data, Py_ssize_t limit)
     cdef bint put_register(self, const unsigned char *data, Py_ssize_t limit) except -1
-    cdef bint put_id(self, unsigned long long ms, unsigned long long seq) except -1
-    cpdef bint put_decimal(self, unsigned long long value, int mark) except -1
-    cpdef bint end_text(self) except -1
-    cdef bint put_block(self, bytes texts, bytearray ends, Py_ssize_t count) except -1
-    cpdef bint truncate(self, Py_ssize_t length, Py_ssize_t used) except -1
-    cpdef bint drop(self) except -1
+    cdef bint put_id(self, unsigned long long ms, unsigned long long seq)
+    cpdef bint put_decimal(self, unsigned long long value, int mark)
+    cpdef bint end_text(self)
+    cdef bint put_block(self, bytes texts, bytearray ends, Py_ssize_t count)
+    cpdef bint truncate(self, Py_ssize_t length, Py_ssize_t used)
+    cpdef bint drop(self)

@@ -39,14 +39,11 @@ numpy (a dependency, and no faster for texts).
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
 import struct
 import sys
 from typing import Any
 
+from rillet._cython import cython
 from rillet.columns.value_parsing import ValueParser, exactly
 from rillet.errors import RilletError
 
@@ -137,7 +134,6 @@ def put_int32(dst: bytearray, i: cython.Py_ssize_t, value: cython.Py_ssize_t) ->
 
 @cython.cfunc
 @cython.inline
-@cython.exceptval(-1, check=False)
 def int32_at(buf: bytearray, i: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """Return the i-th int32 of buf. The buffer contains no negative number."""
     if i < 0 or i > (len(buf) >> 2) - 1:
@@ -151,7 +147,6 @@ def int32_at(buf: bytearray, i: cython.Py_ssize_t) -> cython.Py_ssize_t:
 
 @cython.cfunc
 @cython.inline
-@cython.exceptval(-1, check=False)
 def put_whole(dst: bytearray, at: cython.Py_ssize_t, value: cython.longlong, width: cython.Py_ssize_t) -> cython.bint:
     """Write an integer as `width` bytes in native byte order at dst[at:]. It must fit into them."""
     if at < 0 or at > size_of(dst) - width:
@@ -175,7 +170,6 @@ def put_whole(dst: bytearray, at: cython.Py_ssize_t, value: cython.longlong, wid
 
 @cython.cfunc
 @cython.inline
-@cython.exceptval(-1, check=False)
 def put_real(dst: bytearray, at: cython.Py_ssize_t, value: cython.double) -> cython.bint:
     """Write a double at dst[at:]."""
     if at < 0 or at > size_of(dst) - 8:
@@ -189,7 +183,6 @@ def put_real(dst: bytearray, at: cython.Py_ssize_t, value: cython.double) -> cyt
 
 @cython.cfunc
 @cython.inline
-@cython.exceptval(-1, check=False)
 def put_single(dst: bytearray, at: cython.Py_ssize_t, value: cython.double) -> cython.bint:
     """Write a double as a 32-bit float at dst[at:]. A value beyond the range of floats becomes infinity."""
     if at < 0 or at > len(dst) - 4:
@@ -234,7 +227,6 @@ def union_of(data: cython.p_const_uchar, n: cython.Py_ssize_t) -> cython.ulonglo
 
 @cython.cfunc
 @cython.inline
-@cython.exceptval(-1, check=False)
 def put_part(
     dst: bytearray, at: cython.Py_ssize_t, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t,
     limit: cython.Py_ssize_t,
@@ -449,7 +441,6 @@ class Column:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _grow(self, n: cython.Py_ssize_t) -> cython.bint:
         self.data.extend(bytes(n + len(self.data)))
         return True
@@ -482,13 +473,11 @@ class Column:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _grow_offsets(self, n: cython.Py_ssize_t) -> cython.bint:
         self.offsets.extend(bytes(4 * n + len(self.offsets)))
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _mark(self, valid: cython.bint) -> cython.bint:
         """Set the validity bit of the last value. The first null of a column creates the bitmap."""
         i: cython.Py_ssize_t = self.length - 1
@@ -504,7 +493,6 @@ class Column:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def put_null(self) -> cython.bint:
         """Append a null."""
         if self.width:
@@ -525,7 +513,6 @@ class Column:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _put_bad(self, size: cython.Py_ssize_t) -> cython.bint:
         """Append a null for a malformed value, and set `bad` to the value's size, or to NUMBER for an integer."""
         self.bad = size
@@ -533,7 +520,6 @@ class Column:
         return self.put_null()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def put_integer(self, value: cython.longlong) -> cython.bint:
         """Append an integer to a column of integers, times or floats. The integer must fit into the column's type."""
         if self.kind == _DOUBLE or self.kind == _FLOAT or self.kind == _REAL:
@@ -560,7 +546,6 @@ class Column:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def put_real_value(self, value: cython.double) -> cython.bint:
         """Append a floating-point value. A float column rounds it, and stores infinity if it is beyond its range."""
         data: bytearray = self.data
@@ -575,7 +560,6 @@ class Column:
         return self._ended()
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _put_bit(self, value: cython.bint) -> cython.bint:
         """Write the bit at index `length` of a boolean column. The unused bits of a byte are zero."""
         i: cython.Py_ssize_t = self.length
@@ -587,14 +571,12 @@ class Column:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def put(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
         """Convert the text buf[start:start + n] to the column's type and append it. A malformed text becomes null."""
         check(buf, start, n)
         return self.put_text(buf, start, n, len(buf))
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def put_text(
         self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t, limit: cython.Py_ssize_t
     ) -> cython.bint:
@@ -652,7 +634,6 @@ class Column:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _put_rare(self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
         """Append a text as a decimal or as JSON."""
         if self.kind == _DECIMAL:
@@ -681,7 +662,6 @@ class Column:
         return exact if -self.bound < exact < self.bound else None
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _put_exact(self, exact: object, n: cython.Py_ssize_t) -> cython.bint:
         """Append a decimal of up to 128 bits, or a null if `exact` is None: the text of n bytes was malformed."""
         if exact is None:
@@ -693,7 +673,6 @@ class Column:
         return self._ended()
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _put_halves(self, value: cython.longlong) -> cython.bint:
         """Write an integer as a 16-byte decimal at the data offset `used`."""
         sign: cython.longlong = -1 if value < 0 else 0
@@ -714,7 +693,6 @@ class Column:
         return -bound < value < bound
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _put_wide(self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
         """Append a text that is not ASCII and is already copied. Replace bytes that are not UTF-8 by U+FFFD."""
         if not is_utf8(data, start, n):
@@ -740,7 +718,6 @@ class Column:
         self.offsets = bytearray()
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _put_plain(
         self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t, limit: cython.Py_ssize_t
     ) -> cython.bint:
@@ -774,7 +751,6 @@ class Column:
         return is_sure(self.parser.real, data, start, n)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _widen(self) -> cython.bint:
         """Convert a column from WHOLE (integers) to REAL (doubles); each integer becomes the nearest double."""
         i: cython.Py_ssize_t
@@ -791,13 +767,11 @@ class Column:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def put_bytes(self, value: bytes) -> cython.bint:
         """Convert and append a text that is a bytes object. See `put`."""
         return self.put_text(value, 0, len(value), len(value))
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def put_number(self, value: cython.longlong) -> cython.bint:
         """Append an integer as if `put` were called with its decimal text."""
         kind: cython.int = self.kind
@@ -862,7 +836,6 @@ class Column:
         return self.put_null()
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def put_id(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
         """Append the text of an ID.
 
@@ -902,7 +875,6 @@ class Column:
         return self._ended_text()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def put_decimal(self, value: cython.ulonglong, mark: cython.int) -> cython.bint:
         """Begin or extend a text: write a number's digits, then the byte `mark` unless it is 0. See `end_text`."""
         self._room(21)
@@ -914,13 +886,11 @@ class Column:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def end_text(self) -> cython.bint:
         """Append the text that calls of `put_decimal` have written."""
         return self._ended_text()
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def put_block(self, texts: bytes, ends: bytearray, count: cython.Py_ssize_t) -> cython.bint:
         """Append `count` strings. `texts` is their concatenation, and `ends` their end offsets as int32."""
         n: cython.Py_ssize_t = len(texts)
@@ -939,7 +909,6 @@ class Column:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def truncate(self, length: cython.Py_ssize_t, used: cython.Py_ssize_t) -> cython.bint:
         """Shorten a string column without nulls to `length` values (used for the names and values of a map column)."""
         self.length = length
@@ -947,7 +916,6 @@ class Column:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def drop(self) -> cython.bint:
         """Remove the last value of the column."""
         i: cython.Py_ssize_t = self.length - 1

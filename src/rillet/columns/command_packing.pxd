@@ -20,5 +20,5 @@ cdef class CommandForm:
 cdef class CommandPacker(Packer):
     cdef public list forms
     cdef list columns
-    cpdef Py_ssize_t pack(self, Py_ssize_t row, Py_ssize_t stop, Py_ssize_t limit) except -1
-    cdef bint _command(self, CommandForm form, Py_ssize_t row) except -1
+    cpdef Py_ssize_t pack(self, Py_ssize_t row, Py_ssize_t stop, Py_ssize_t limit)
+    cdef bint _command(self, CommandForm form, Py_ssize_t row)

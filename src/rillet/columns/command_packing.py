@@ -23,11 +23,7 @@ microseconds for a row of five short values.
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.columns.row_packing import Packer, StringArrays
 
 if cython.compiled:
@@ -68,7 +64,6 @@ def pack_keys(around: list[tuple[bytes, bytes]], keys: list[bytes]) -> bytearray
 
 @cython.cfunc
 @cython.inline
-@cython.exceptval(-1, check=False)
 def _put(buf: bytearray, at: cython.Py_ssize_t, data: bytes) -> cython.Py_ssize_t:
     """Write bytes into the buffer; return the position after them."""
     n: cython.Py_ssize_t = len(data)
@@ -135,7 +130,6 @@ class CommandPacker(Packer):
         self.columns = columns
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def pack(self, row: cython.Py_ssize_t, stop: cython.Py_ssize_t, limit: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Append the commands of the rows from `row` on, up to `stop` or `limit` bytes; return the next row."""
         form: CommandForm
@@ -146,7 +140,6 @@ class CommandPacker(Packer):
         return row
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _command(self, form: CommandForm, row: cython.Py_ssize_t) -> cython.bint:
         """Append one command for a row; return False if the row does not need it."""
         column: StringArrays

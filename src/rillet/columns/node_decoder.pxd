@@ -33,23 +33,23 @@ cdef class NodeReader:
     cdef long long number
     cdef Py_ssize_t next
     cpdef bint open(self, bytearray buf, Py_ssize_t start, Py_ssize_t size, unsigned long long ms,
-                    unsigned long long seq) except -1
-    cpdef int decode(self) except -1
+                    unsigned long long seq)
+    cpdef int decode(self)
     cdef bint _item(self, const unsigned char *data, Py_ssize_t p) except -1
-    cdef bint _wide_item(self, const unsigned char *data, Py_ssize_t p, int byte) except -1
+    cdef bint _wide_item(self, const unsigned char *data, Py_ssize_t p, int byte)
     cdef long long _int(self, const unsigned char *data, Py_ssize_t p) except? -77777777777
     cdef long long _small(self, const unsigned char *data, Py_ssize_t p) except? -77777777777
     cdef long long _int_of_text(self) except? -77777777777
-    cdef bint _read_names(self, const unsigned char *data, Py_ssize_t first, long long count) except -1
+    cdef bint _read_names(self, const unsigned char *data, Py_ssize_t first, long long count)
     cdef bint _same_names(self, const unsigned char *data, Py_ssize_t p, Py_ssize_t n) noexcept
     cdef bytes _word(self, const unsigned char *data, Py_ssize_t p)
-    cdef bint _entry(self, const unsigned char *data) except -1
+    cdef bint _entry(self, const unsigned char *data)
     cdef bint _values(self, const unsigned char *data, Py_ssize_t p, unsigned long long ms,
                       unsigned long long seq) except -1
-    cdef bint _give(self, const unsigned char *data, Py_ssize_t p, Column owner, Column items) except -1
+    cdef bint _give(self, const unsigned char *data, Py_ssize_t p, Column owner, Column items)
     cdef bint _pairs(self, const unsigned char *data, Py_ssize_t p, long long count, unsigned long long ms,
-                     unsigned long long seq) except -1
-    cdef bint _malformed(self, const unsigned char *data, Py_ssize_t p, Slot slot, long long count) except -1
+                     unsigned long long seq)
+    cdef bint _malformed(self, const unsigned char *data, Py_ssize_t p, Slot slot, long long count)
 
 
 @cython.final
@@ -57,4 +57,4 @@ cdef class NodeDecoder:
     cdef readonly NodeReader reader
     cdef RaxIterator nodes
     cdef bint busy
-    cpdef int decode(self) except -1
+    cpdef int decode(self)

@@ -32,11 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.columns.column import Column
 from rillet.columns.row_builder import RowBuilder, Shape, Slot
 from rillet.errors import Corrupt
@@ -201,7 +197,6 @@ class NodeReader:
         return False
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _wide_item(self, data: cython.p_const_uchar, p: cython.Py_ssize_t, byte: cython.int) -> cython.bint:
         """Read a listpack element with one of the less common encodings. Parameters and result as in `_item`."""
         stop: cython.Py_ssize_t = self.stop
@@ -267,7 +262,6 @@ class NodeReader:
     # ---- one node --------------------------------------------------------------------------------------------
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def open(
         self, buf: bytearray, start: cython.Py_ssize_t, size: cython.Py_ssize_t,
         ms: cython.ulonglong, seq: cython.ulonglong,
@@ -296,7 +290,6 @@ class NodeReader:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _read_names(self, data: cython.p_const_uchar, first: cython.Py_ssize_t, count: cython.longlong) -> cython.bint:
         """Read the master entry's field names into `shape`, unless they equal those of the previous node."""
         size: cython.Py_ssize_t = len(self.names)
@@ -333,7 +326,6 @@ class NodeReader:
         return b"%d" % self.number
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def decode(self) -> cython.int:
         """Decode the node's entries; return FULL when the batch is full, DONE at the end of the node."""
         rows: RowBuilder = self.rows
@@ -345,7 +337,6 @@ class NodeReader:
         return 2
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _entry(self, data: cython.p_const_uchar) -> cython.bint:
         """Decode the entry at the current position. Skip it if it is deleted or outside the requested range."""
         p: cython.Py_ssize_t = self.pos
@@ -423,7 +414,6 @@ class NodeReader:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _give(
         self, data: cython.p_const_uchar, p: cython.Py_ssize_t, owner: Column | None, items: Column | None
     ) -> cython.bint:
@@ -443,7 +433,6 @@ class NodeReader:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _pairs(
         self, data: cython.p_const_uchar, p: cython.Py_ssize_t, count: cython.longlong,
         ms: cython.ulonglong, seq: cython.ulonglong,
@@ -473,7 +462,6 @@ class NodeReader:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _malformed(
         self, data: cython.p_const_uchar, p: cython.Py_ssize_t, slot: Slot | None, count: cython.longlong
     ) -> cython.bint:
@@ -525,7 +513,6 @@ class NodeDecoder:
         return self.reader.last_seq
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def decode(self) -> cython.int:
         """Decode the next entries. Return FULL when the batch is full, DONE at the end of the range."""
         reader: NodeReader = self.reader

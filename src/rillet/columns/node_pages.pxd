@@ -14,9 +14,9 @@ cdef class NodePages(ReceiveBuffer):
     cdef readonly object go_on
     cdef readonly object first
     cdef object parsed
-    cpdef int decode(self) except -1
-    cdef bint _head(self) except -1
-    cdef bint _identifier(self) except -1
-    cdef bint _node(self) except -1
+    cpdef int decode(self)
+    cdef bint _head(self)
+    cdef bint _identifier(self)
+    cdef bint _node(self)
     cdef Py_ssize_t _length(self, Py_ssize_t p, int kind) except -3
     cdef Py_ssize_t _other_line(self, Py_ssize_t p, int kind) except -3

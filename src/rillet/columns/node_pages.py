@@ -18,11 +18,7 @@ lines and lengths, the reader checks nodes. Cost: O(lines); a node of a hundred 
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.columns.node_decoder import NodeReader
 from rillet.columns.receive_buffer import ReceiveBuffer
 from rillet.columns.resp_decoder import ReplyFailed
@@ -68,7 +64,6 @@ class NodePages(ReceiveBuffer):
         return ReceiveBuffer.space(self, n)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def decode(self) -> cython.int:
         """Decode the received bytes; return MORE, FULL, DONE, or ANSWER once for each reply."""
         while True:
@@ -86,7 +81,6 @@ class NodePages(ReceiveBuffer):
                 return 0
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _head(self) -> cython.bint:
         """Read the head of a reply: next ID and first ID. Return False if they have not arrived completely."""
         count: cython.Py_ssize_t = self._length(self.pos, 0x2A)
@@ -105,7 +99,6 @@ class NodePages(ReceiveBuffer):
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _identifier(self) -> cython.bint:
         """Read an ID or null at the position `after`, and advance `after`. Return False if it is incomplete."""
         size: cython.Py_ssize_t = self._length(self.after, 0x24)
@@ -122,7 +115,6 @@ class NodePages(ReceiveBuffer):
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _node(self) -> cython.bint:
         """Pass the reply's next node to the reader. Return False if the node is incomplete."""
         key: bytes

@@ -41,11 +41,7 @@ for line ends (a length gives the position of the next line).
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.columns.receive_buffer import ReceiveBuffer
 from rillet.columns.row_builder import RowBuilder, Shape, Slot
 from rillet.errors import ProtocolError, RilletError
@@ -140,7 +136,6 @@ class RangeDecoder(ReceiveBuffer):
         self.met = False
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def expect(self, ms: cython.ulonglong, seq: cython.ulonglong, most: cython.Py_ssize_t) -> cython.bint:
         """Expect the next reply to begin with the entry ms-seq. Skip that entry and decode at most `most` others."""
         self.begin_ms = ms
@@ -149,7 +144,6 @@ class RangeDecoder(ReceiveBuffer):
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def skip(self) -> cython.bint:
         """Skip all entries of the next reply."""
         self.begin_ms = self.begin_seq = 0
@@ -157,7 +151,6 @@ class RangeDecoder(ReceiveBuffer):
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def decode(self) -> cython.int:
         """Decode the received bytes; return MORE, FULL, DONE or BEGUN."""
         rows: RowBuilder = self.rows
@@ -197,7 +190,6 @@ class RangeDecoder(ReceiveBuffer):
         return 2
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _begin(self) -> cython.bint:
         """Skip the first entry if it is the one read last; set `met`. Return False if that entry is incomplete."""
         start: cython.Py_ssize_t = self.pos
@@ -218,6 +210,7 @@ class RangeDecoder(ReceiveBuffer):
 
     @cython.cfunc
     @cython.inline
+    @cython.exceptval(-1, check=False)
     def _head(self, p: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Read the ID of the entry at p; return the number of names and values that follow, or _NULL."""
         n: cython.Py_ssize_t = self._header(p, _ARRAY)
@@ -233,7 +226,6 @@ class RangeDecoder(ReceiveBuffer):
         return self._fields_header(self.after)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _pass(self, p: cython.Py_ssize_t) -> cython.bint:
         """Skip the entry at p and read only its ID. Return False if the entry is incomplete."""
         n: cython.Py_ssize_t = self._head(p)
@@ -247,7 +239,6 @@ class RangeDecoder(ReceiveBuffer):
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _entry(self, p: cython.Py_ssize_t) -> cython.bint:
         """Decode the entry at p and advance past it. Return False if the entry is incomplete."""
         buf: bytearray = self.buf
@@ -296,7 +287,6 @@ class RangeDecoder(ReceiveBuffer):
     # ---- entries with a recent shape ---------------------------------------------------------------------------
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _shaped_entry(self, p: cython.Py_ssize_t) -> cython.bint:
         """Decode the entry at p if it is complete and has the names of a recent Shape; else return False."""
         i: cython.Py_ssize_t
@@ -373,7 +363,6 @@ class RangeDecoder(ReceiveBuffer):
         return stop
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _shaped_fields(self, shape: Shape, p: cython.Py_ssize_t) -> cython.bint:
         """Advance past the fields at p and store the positions of their values in the rows.
 
@@ -425,7 +414,6 @@ class RangeDecoder(ReceiveBuffer):
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _learn(self) -> cython.bint:
         """Add the Shape (names in order) of the last decoded entry to the recent shapes.
 
@@ -445,6 +433,7 @@ class RangeDecoder(ReceiveBuffer):
 
     @cython.cfunc
     @cython.inline
+    @cython.exceptval(-1, check=False)
     def _fields_header(self, p: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Return the number of names and values after the header at p, or _NULL for a null."""
         n: cython.Py_ssize_t
@@ -460,6 +449,7 @@ class RangeDecoder(ReceiveBuffer):
 
     @cython.cfunc
     @cython.inline
+    @cython.exceptval(-1, check=False)
     def _text(self, p: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Return the length of the bulk string at p, and set `after` past its CRLF."""
         n: cython.Py_ssize_t = self._header(p, _BULK)
@@ -477,6 +467,7 @@ class RangeDecoder(ReceiveBuffer):
 
     @cython.cfunc
     @cython.inline
+    @cython.exceptval(-1, check=False)
     def _header(self, p: cython.Py_ssize_t, kind: cython.int) -> cython.Py_ssize_t:
         """Return the length in the header line at p (`*3`, `$5`; null is -1), and set `after` past its CRLF."""
         buf: bytearray = self.buf
@@ -548,7 +539,6 @@ class RangeDecoder(ReceiveBuffer):
         raise ProtocolError(f"unexpected line in a reply to XRANGE: {line[:64]!r}")
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _id(self, p: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
         """Read the stream ID of n bytes at p into ms and seq."""
         buf: bytearray = self.buf

@@ -53,19 +53,19 @@ cdef class RowBuilder:
     cdef public bint discovers
     cdef public str noun
     cdef public bytes before
-    cpdef bint begin(self, unsigned long long ms, unsigned long long seq) except -1
-    cdef bint _forget(self) except -1
-    cpdef bint name(self, bytearray buf, Py_ssize_t start, Py_ssize_t n) except -1
-    cpdef bint text(self, bytearray buf, Py_ssize_t start, Py_ssize_t n) except -1
-    cpdef bint number(self, long long value) except -1
+    cpdef bint begin(self, unsigned long long ms, unsigned long long seq)
+    cdef bint _forget(self)
+    cpdef bint name(self, bytearray buf, Py_ssize_t start, Py_ssize_t n)
+    cpdef bint text(self, bytearray buf, Py_ssize_t start, Py_ssize_t n)
+    cpdef bint number(self, long long value)
     cdef Column _owner(self, bytearray buf, Py_ssize_t start, Py_ssize_t n)
     cdef Column _learn(self, Py_ssize_t i, bytes name)
-    cpdef bint begin_as(self, Shape shape, unsigned long long ms, unsigned long long seq) except -1
-    cpdef bint finish(self, bytearray buf) except -1
-    cdef bint finish_in(self, const unsigned char *data, Py_ssize_t limit) except -1
-    cdef bint _put_own(self, Column column, const unsigned char *data, Py_ssize_t limit) except -1
-    cdef bint _mark(self) except -1
-    cdef bint _finish_map(self) except -1
-    cdef bint _drop_duplicates(self) except -1
-    cdef bint _finish_bad(self, const unsigned char *data) except -1
-    cdef bint _fail(self, const unsigned char *data) except -1
+    cpdef bint begin_as(self, Shape shape, unsigned long long ms, unsigned long long seq)
+    cpdef bint finish(self, bytearray buf)
+    cdef bint finish_in(self, const unsigned char *data, Py_ssize_t limit)
+    cdef bint _put_own(self, Column column, const unsigned char *data, Py_ssize_t limit)
+    cdef bint _mark(self)
+    cdef bint _finish_map(self)
+    cdef bint _drop_duplicates(self)
+    cdef bint _finish_bad(self, const unsigned char *data)
+    cdef bint _fail(self, const unsigned char *data)

@@ -50,13 +50,9 @@ Cost: O(bytes) of the entry, plus 5 to 15 ns per column if compiled. A field wit
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
 import json
 
+from rillet._cython import cython
 from rillet.columns.column import BINARY, INT, LONG, STRING, TIMESTAMP, Column
 from rillet.columns.value_parsing import ValueParser
 from rillet.errors import RilletError
@@ -101,7 +97,6 @@ class BadValue(RilletError, ValueError):
 
 @cython.cfunc
 @cython.inline
-@cython.exceptval(-1, check=False)
 def same(name: bytes, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
     """Return whether buf[start:start + n] equals a name. Raise IndexError if the range exceeds buf."""
     if n != len(name):
@@ -296,7 +291,6 @@ class RowBuilder:
     # ---- entries with names passed one by one -------------------------------------------------------------
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def begin(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
         """Start the next entry; drop the values of a preceding entry that was not finished."""
         if self.position != 0:
@@ -308,7 +302,6 @@ class RowBuilder:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _forget(self) -> cython.bint:
         """Drop the values of an entry that was begun and not finished."""
         column: Column = self.first
@@ -325,7 +318,6 @@ class RowBuilder:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def name(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
         """Set the name of the next field to buf[start:start + n]. Set its value next, with `text` or `number`."""
         self.owner = self._owner(buf, start, n)
@@ -334,7 +326,6 @@ class RowBuilder:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def text(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
         """Set the value of the last named field to buf[start:start + n]. Pass the same buf to `finish`."""
         if self.keys is not None:
@@ -345,7 +336,6 @@ class RowBuilder:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def number(self, value: cython.longlong) -> cython.bint:
         """Set the value of the last named field to an integer, for values that a listpack stores as integers."""
         if self.keys is not None:
@@ -406,7 +396,6 @@ class RowBuilder:
         return shape
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def begin_as(self, shape: Shape, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
         """Start an entry with a known shape. For each slot, the caller sets the value in slot.owner and `items`."""
         if self.position != 0:
@@ -420,7 +409,6 @@ class RowBuilder:
     # ---- the end of an entry -----------------------------------------------------------------------------------
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def finish(self, buf: bytearray) -> cython.bint:
         """Append one value of the entry to every column. Return False if the caller must call `malformed` next.
 
@@ -429,7 +417,6 @@ class RowBuilder:
         return self.finish_in(buf, len(buf))
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def finish_in(self, data: cython.p_const_uchar, limit: cython.Py_ssize_t) -> cython.bint:
         """Append the entry's values as `finish` does; positions of texts refer to data[:limit]."""
         column: Column = self.first
@@ -451,7 +438,6 @@ class RowBuilder:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _put_own(self, column: Column, data: cython.p_const_uchar, limit: cython.Py_ssize_t) -> cython.bint:
         """Append the stream's key, the entry's ID or a part of the ID to a column whose source this is."""
         source: cython.int = column.source
@@ -474,7 +460,6 @@ class RowBuilder:
         return column.put_null()
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _mark(self) -> cython.bint:
         """Record that the entry's pairs in the map column are complete, so that the next `begin` keeps them."""
         self.keys_mark = self.keys.length
@@ -483,7 +468,6 @@ class RowBuilder:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _finish_map(self) -> cython.bint:
         """Append the names of the entry's fields to the map column, and remove duplicate names."""
         if self.shape is not None:
@@ -502,7 +486,6 @@ class RowBuilder:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _drop_duplicates(self) -> cython.bint:
         """Remove duplicate names from the entry's map. A name keeps its first position and its last value."""
         pairs: dict[bytes, bytes] = {}
@@ -522,7 +505,6 @@ class RowBuilder:
     # ---- malformed values --------------------------------------------------------------------------------------
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _finish_bad(self, data: cython.p_const_uchar) -> cython.bint:
         """Keep, drop or reject an entry with malformed values, as the mode requires; return the result of `finish`."""
         column: Column
@@ -544,7 +526,6 @@ class RowBuilder:
         return self.corrupt is None
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _fail(self, data: cython.p_const_uchar) -> cython.bint:
         """Raise BadValue for the entry's first malformed value."""
         column: Column

@@ -21,8 +21,8 @@ cdef class StringArrays:
     cdef Py_ssize_t width
     cdef bint zoned
     cdef ValueFormatter writer
-    cdef bint find(self, Py_ssize_t row) except -1
-    cdef bint _write(self, Py_ssize_t i) except -1
+    cdef bint find(self, Py_ssize_t row)
+    cdef bint _write(self, Py_ssize_t i)
 
 
 cdef class Packer:
@@ -38,9 +38,9 @@ cdef class Packer:
     cdef Py_ssize_t _last
     cpdef bytearray take(self)
     @cython.final
-    cdef Py_ssize_t _count_pairs(self, Py_ssize_t row) except -1
+    cdef Py_ssize_t _count_pairs(self, Py_ssize_t row)
     @cython.final
-    cdef bint _pairs(self) except -1
+    cdef bint _pairs(self)
     @cython.final
     cdef bint _text(self, StringArrays column) except -1
     @cython.final
@@ -48,7 +48,7 @@ cdef class Packer:
     @cython.final
     cdef bint _number(self, unsigned char kind, Py_ssize_t value) noexcept
     @cython.final
-    cdef bint _reserve(self, Py_ssize_t n) except -1
+    cdef bint _reserve(self, Py_ssize_t n)
     @cython.final
     cdef bint _bytes(self, bytes data, Py_ssize_t start, Py_ssize_t n) except -1
 
@@ -63,7 +63,7 @@ cdef class RowPacker(Packer):
     cdef list columns
     cdef StringArrays ids
     cdef StringArrays keys
-    cpdef Py_ssize_t pack(self, Py_ssize_t row, Py_ssize_t stop, Py_ssize_t limit) except -1
-    cdef bint _start(self, Py_ssize_t row, Py_ssize_t pairs, Py_ssize_t room) except -1
-    cdef bint _row(self, Py_ssize_t row) except -1
-    cdef bint _map_row(self, Py_ssize_t row) except -1
+    cpdef Py_ssize_t pack(self, Py_ssize_t row, Py_ssize_t stop, Py_ssize_t limit)
+    cdef bint _start(self, Py_ssize_t row, Py_ssize_t pairs, Py_ssize_t room)
+    cdef bint _row(self, Py_ssize_t row)
+    cdef bint _map_row(self, Py_ssize_t row)

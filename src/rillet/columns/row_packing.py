@@ -16,13 +16,10 @@ Cost: O(bytes), compiled about 0.15 microseconds for a row of five short values,
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
 import struct
 import sys
 
+from rillet._cython import cython
 from rillet.columns.value_formatting import ValueFormatter
 
 if cython.compiled:
@@ -69,7 +66,6 @@ def int32_at(buf: bytes, i: cython.Py_ssize_t) -> cython.Py_ssize_t:
 
 @cython.cfunc
 @cython.inline
-@cython.exceptval(-1, check=True)
 def whole_at(buf: bytes, i: cython.Py_ssize_t, width: cython.Py_ssize_t, signed: cython.bint) -> cython.longlong:
     """Return the i-th integer of a buffer. Unsigned 64-bit integers from 2^63 on are returned as negative numbers."""
     if i < 0 or i > len(buf) // width - 1:
@@ -107,7 +103,6 @@ def unsigned(value: cython.longlong) -> cython.ulonglong:
 
 @cython.cfunc
 @cython.inline
-@cython.exceptval(-1, check=True)
 def real_at(buf: bytes, i: cython.Py_ssize_t, width: cython.Py_ssize_t) -> cython.double:
     """Return the i-th float or double of a buffer."""
     if i < 0 or i > len(buf) // width - 1:
@@ -172,7 +167,6 @@ class StringArrays:
         return self
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def find(self, row: cython.Py_ssize_t) -> cython.bint:
         """Find or format the text of a row, and set `start` and `size`. Return False and set size to -1 for a null."""
         i: cython.Py_ssize_t = self.base + row
@@ -194,7 +188,6 @@ class StringArrays:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _write(self, i: cython.Py_ssize_t) -> cython.bint:
         """Write the value at index i of `data` as text into the formatter's buffer."""
         kind: cython.int = self.kind
@@ -268,7 +261,6 @@ class Packer:
 
     @cython.final
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _count_pairs(self, row: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Find the pairs of a row, and return how many have a value."""
         i: cython.Py_ssize_t
@@ -282,7 +274,6 @@ class Packer:
 
     @cython.final
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _pairs(self) -> cython.bint:
         """Write the pairs that `_count_pairs` found; omit those with a null value."""
         i: cython.Py_ssize_t
@@ -341,7 +332,6 @@ class Packer:
 
     @cython.final
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _reserve(self, n: cython.Py_ssize_t) -> cython.bint:
         """Reserve room for n more bytes, and for the 32 bytes that a copy of a short text may write."""
         if n + 32 > len(self.buf) - self.used:
@@ -422,7 +412,6 @@ class RowPacker(Packer):
         self.map_of(ends, base, names, values)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def pack(self, row: cython.Py_ssize_t, stop: cython.Py_ssize_t, limit: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Append the commands of the rows from `row` on, up to `stop` or `limit` bytes; return the next row."""
         while row < stop and self.used < limit:
@@ -435,7 +424,6 @@ class RowPacker(Packer):
         return row
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _start(self, row: cython.Py_ssize_t, pairs: cython.Py_ssize_t, room: cython.Py_ssize_t) -> cython.bint:
         """Write the beginning of a row's command, up to the ID, and reserve `room` bytes for the fields."""
         if pairs == 0:
@@ -462,7 +450,6 @@ class RowPacker(Packer):
         return self._bytes(self.after, 0, len(self.after))
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _row(self, row: cython.Py_ssize_t) -> cython.bint:
         """Write one row, a field for each column that is not null, as a command."""
         column: StringArrays
@@ -480,7 +467,6 @@ class RowPacker(Packer):
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _map_row(self, row: cython.Py_ssize_t) -> cython.bint:
         """Write one row of the map column as a command; omit pairs with a null value."""
         self._start(row, self._count_pairs(row), 0)

@@ -38,14 +38,14 @@ cdef class TableDecoder(ReceiveBuffer):
     cdef long long index
     cdef Py_ssize_t index_start
     cdef Py_ssize_t index_size
-    cpdef int decode(self) except -1
-    cdef bint _row(self) except -1
-    cdef bint _part(self, ReplyPart part, Py_ssize_t p) except -1
-    cdef bint _scalar(self, ReplyPart part, int kind) except -1
-    cdef bint _fields(self, ReplyPart part, long long n) except -1
-    cdef bint _elements(self, ReplyPart part) except -1
-    cdef bint _bits(self, ReplyPart part) except -1
-    cdef bint _index(self, Py_ssize_t p) except -1
-    cdef bint _text(self, Py_ssize_t p) except -1
-    cdef bint _rest(self) except -1
-    cdef int _line(self, Py_ssize_t p) except -1
+    cpdef int decode(self)
+    cdef bint _row(self)
+    cdef bint _part(self, ReplyPart part, Py_ssize_t p)
+    cdef bint _scalar(self, ReplyPart part, int kind)
+    cdef bint _fields(self, ReplyPart part, long long n)
+    cdef bint _elements(self, ReplyPart part)
+    cdef bint _bits(self, ReplyPart part)
+    cdef bint _index(self, Py_ssize_t p)
+    cdef bint _text(self, Py_ssize_t p)
+    cdef bint _rest(self)
+    cdef int _line(self, Py_ssize_t p)

@@ -32,11 +32,7 @@ hash to hash.
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.columns.column import Column
 from rillet.columns.receive_buffer import ReceiveBuffer
 from rillet.columns.row_builder import RowBuilder
@@ -158,7 +154,6 @@ class TableDecoder(ReceiveBuffer):
         self.pos = self.end = 0
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def decode(self) -> cython.int:
         """Decode the received bytes; return MORE, FULL or DONE."""
         rows: RowBuilder = self.rows
@@ -185,7 +180,6 @@ class TableDecoder(ReceiveBuffer):
     # ---- one row for a key -------------------------------------------------------------------------------------
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _row(self) -> cython.bint:
         """Decode all replies about a key into one row; return False if they are incomplete."""
         rows: RowBuilder = self.rows
@@ -221,7 +215,6 @@ class TableDecoder(ReceiveBuffer):
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _part(self, part: ReplyPart, p: cython.Py_ssize_t) -> cython.bint:
         """Decode the reply at p; return False if it is incomplete. `size` < 0: an error, its text is at `start`."""
         kind: cython.int = self._line(p)
@@ -256,7 +249,6 @@ class TableDecoder(ReceiveBuffer):
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _scalar(self, part: ReplyPart, kind: cython.int) -> cython.bint:
         """Set the column of a bulk string, an integer or a simple string whose line was read."""
         column: Column = part.columns[0]  # type: ignore[assignment]
@@ -289,7 +281,6 @@ class TableDecoder(ReceiveBuffer):
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _fields(self, part: ReplyPart, n: cython.longlong) -> cython.bint:
         """Decode n names and values of a hash; return False if they are incomplete."""
         rows: RowBuilder = self.rows
@@ -334,7 +325,6 @@ class TableDecoder(ReceiveBuffer):
     # ---- one row for an element --------------------------------------------------------------------------------
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _elements(self, part: ReplyPart) -> cython.bint:
         """Decode the elements of a list, a set or a sorted set; return False if the reply is incomplete."""
         rows: RowBuilder = self.rows
@@ -407,7 +397,6 @@ class TableDecoder(ReceiveBuffer):
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _bits(self, part: ReplyPart) -> cython.bint:
         """Decode a string into the offsets of its bits that are 1; return False if the reply is incomplete."""
         rows: RowBuilder = self.rows
@@ -439,7 +428,6 @@ class TableDecoder(ReceiveBuffer):
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _index(self, p: cython.Py_ssize_t) -> cython.bint:
         """Read the header of a pair and its index at p; from 2^63 on, the index is a text. False if incomplete."""
         kind: cython.int = self._line(p)
@@ -464,7 +452,6 @@ class TableDecoder(ReceiveBuffer):
     # ---- RESP ----------------------------------------------------------------------------------------------------
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _text(self, p: cython.Py_ssize_t) -> cython.bint:
         """Read the bulk string at p: set `start`, `size` (-1: null) and `after`. Return False if it is incomplete."""
         kind: cython.int = self._line(p)
@@ -475,7 +462,6 @@ class TableDecoder(ReceiveBuffer):
         return self._rest()
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _rest(self) -> cython.bint:
         """Read the bytes of a bulk string whose line was read; return False if they are incomplete."""
         n: cython.longlong = self.number
@@ -494,7 +480,6 @@ class TableDecoder(ReceiveBuffer):
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _line(self, p: cython.Py_ssize_t) -> cython.int:
         """Read the line at p and return its type byte, or 0 if it is incomplete.
 

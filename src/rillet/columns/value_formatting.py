@@ -33,13 +33,11 @@ at a tenth of the speed), Grisu (one number in two hundred needs another algorit
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
 import struct
 import sys
 from functools import lru_cache
+
+from rillet._cython import cython
 
 if cython.compiled:
     from cython.cimports.cpython.bytearray import (  # type: ignore[import-not-found, unused-ignore]
@@ -247,7 +245,6 @@ class ValueFormatter:
     # ---- floating-point numbers --------------------------------------------------------------------------------------
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def put_real(self, value: cython.double) -> cython.Py_ssize_t:
         """Write the text of a double and return its size."""
         bits: cython.ulonglong = _bits(value)
@@ -265,7 +262,6 @@ class ValueFormatter:
         return self._put_digits(-at)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def put_single(self, value: cython.double) -> cython.Py_ssize_t:
         """Write the text of a 32-bit float, which is passed as a double of equal value, and return its size."""
         bits: cython.ulonglong = _single_bits(value)
@@ -358,7 +354,6 @@ class ValueFormatter:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _shortest(self, c: cython.ulonglong, q: cython.longlong, nearer: cython.bint) -> cython.bint:
         """Set digits and power to the shortest form of c * 2^q. `nearer`: the next smaller double is half as far."""
         odd: cython.ulonglong = c & 1  # if c is odd, a decimal at a midpoint rounds to the next double: exclude it
@@ -483,7 +478,6 @@ class ValueFormatter:
     # ---- days and moments ----------------------------------------------------------------------------------------
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def put_day(self, days: cython.longlong) -> cython.Py_ssize_t:
         """Write a date, given in days since 1970-01-01. Raise IndexError outside the years 1 to 9999."""
         to: cython.p_uchar = self._start()
@@ -519,7 +513,6 @@ class ValueFormatter:
         return 10
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def put_moment(self, value: cython.longlong, places: cython.int, zoned: cython.bint) -> cython.Py_ssize_t:
         """Write a timestamp, given in units of 10^-places seconds since 1970-01-01. zoned: append Z."""
         to: cython.p_uchar = self._start()

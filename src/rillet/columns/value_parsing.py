@@ -36,13 +36,11 @@ Cost: O(n) for a text of n bytes.
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
 import re
 import sys
 from decimal import ROUND_HALF_UP, Context, Decimal, DecimalException
+
+from rillet._cython import cython
 
 if cython.compiled:
     from cython.cimports.libc.string import memcpy  # type: ignore[import-not-found, unused-ignore]
@@ -189,7 +187,6 @@ class ValueParser:
         return start
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def integer(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
         """Check that the text is inside the buffer, then call `read_integer`."""
         check(buf, start, n)
@@ -237,14 +234,12 @@ class ValueParser:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def decimal(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
         """Check that the text is inside the buffer, then call `read_decimal`."""
         check(buf, start, n)
         return self.read_decimal(buf, start, n, len(buf))
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def read_decimal(
         self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t, limit: cython.Py_ssize_t
     ) -> cython.bint:
@@ -292,7 +287,6 @@ class ValueParser:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _read_long(self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
         """Read a double from a text of any length into `real`."""
         first: cython.Py_ssize_t = self.trim(data, start, n)
@@ -421,7 +415,6 @@ class ValueParser:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _special_real(
         self, data: cython.p_const_uchar, first: cython.Py_ssize_t, p: cython.Py_ssize_t, stop: cython.Py_ssize_t
     ) -> cython.bint:
@@ -432,14 +425,12 @@ class ValueParser:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def boolean(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
         """Check that the text is inside the buffer, then call `read_boolean`."""
         check(buf, start, n)
         return self.read_boolean(buf, start, n)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def read_boolean(self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
         """Read a boolean into `number` (1 or 0)."""
         p: cython.Py_ssize_t = self.trim(data, start, n)
@@ -483,7 +474,6 @@ class ValueParser:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def date(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
         """Check that the text is inside the buffer, then call `read_date`."""
         check(buf, start, n)
@@ -499,14 +489,12 @@ class ValueParser:
         return self.stop - p == 10 or data[p + 10] == 0x54 or data[p + 10] == 0x20
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def timestamp(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
         """Check that the text is inside the buffer, then call `read_timestamp`."""
         check(buf, start, n)
         return self.read_timestamp(buf, start, n)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def read_timestamp(self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
         """Read a timestamp into `number`, as microseconds since 1970-01-01 UTC."""
         p: cython.Py_ssize_t = self.trim(data, start, n)
@@ -558,7 +546,6 @@ class ValueParser:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _zone(self, data: cython.p_const_uchar, p: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.bint:
         """Read a time zone from p to stop into `number`, as its offset from UTC in microseconds."""
         sign: cython.int

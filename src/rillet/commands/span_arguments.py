@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.arguments import NOT_AN_INTEGER
 from rillet.errors import CommandError
 from rillet.structs.argument_spans import ArgumentSpans

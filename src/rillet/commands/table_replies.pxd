@@ -6,13 +6,13 @@ from rillet.structs.skiplist cimport Skiplist
 from rillet.types.packed_zset cimport score_at
 from rillet.types.zset cimport Zset
 
-cpdef bint write_table(ReplyWriter out, Dict table, bint keys, bint values) except -1
-cpdef bint write_score(ReplyWriter out, double score, bint classic) except -1
+cpdef bint write_table(ReplyWriter out, Dict table, bint keys, bint values)
+cpdef bint write_score(ReplyWriter out, double score, bint classic)
 cpdef bint write_range(
     ReplyWriter out, Zset zset, Py_ssize_t start, Py_ssize_t count, bint backwards, bint with_scores, bint classic
-) except -1
+)
 cdef bint _write_packed(
     ReplyWriter out, Listpack packed, Py_ssize_t start, Py_ssize_t count, bint backwards, bint with_scores, bint classic
-) except -1
-cdef bint write_entry(ReplyWriter out, Listpack packed, Py_ssize_t pos) except -1
-cdef bint write_entries(ReplyWriter out, Listpack packed, Py_ssize_t pos, Py_ssize_t count, Py_ssize_t step) except -1
+)
+cdef bint write_entry(ReplyWriter out, Listpack packed, Py_ssize_t pos)
+cdef bint write_entries(ReplyWriter out, Listpack packed, Py_ssize_t pos, Py_ssize_t count, Py_ssize_t step)

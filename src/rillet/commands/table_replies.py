@@ -9,11 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.structs.dict import Dict
 from rillet.structs.float_text import reply_text
@@ -34,7 +30,6 @@ _RESERVED = cython.declare(cython.Py_ssize_t, 1000)  # elements; a larger reply 
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def write_entry(out: ReplyWriter, packed: Listpack, pos: cython.Py_ssize_t) -> cython.bint:
     """Write an entry of a listpack as a bulk string; `at_next` is the position after it."""
     if packed.decode(pos):
@@ -43,7 +38,6 @@ def write_entry(out: ReplyWriter, packed: Listpack, pos: cython.Py_ssize_t) -> c
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def write_entries(
     out: ReplyWriter, packed: Listpack, pos: cython.Py_ssize_t, count: cython.Py_ssize_t, step: cython.Py_ssize_t
 ) -> cython.bint:
@@ -57,7 +51,6 @@ def write_entries(
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _reserve(out: ReplyWriter, table: Dict, count: cython.Py_ssize_t, extra: cython.Py_ssize_t) -> cython.bint:
     """Reserve room for a reply of many elements of a table, so that the buffer is not copied as it grows."""
     used: cython.Py_ssize_t = table.used0 + table.used1
@@ -68,7 +61,6 @@ def _reserve(out: ReplyWriter, table: Dict, count: cython.Py_ssize_t, extra: cyt
 
 @cython.cfunc
 @cython.inline
-@cython.exceptval(-1, check=False)
 def _bulk(out: ReplyWriter, p: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
     if cython.compiled:
         return out.bulk_span(p, size)
@@ -77,14 +69,12 @@ def _bulk(out: ReplyWriter, p: cython.p_const_uchar, size: cython.Py_ssize_t) ->
 
 @cython.cfunc
 @cython.inline
-@cython.exceptval(-1, check=False)
 def _write_key(out: ReplyWriter, table: Dict, n: cython.Py_ssize_t) -> cython.bint:
     at: cython.p_const_uchar = table.key_span(n)
     return _bulk(out, at, table.span_size)
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def write_table(out: ReplyWriter, table: Dict, keys: cython.bint, values: cython.bint) -> cython.bint:
     """Write the keys of a table, its values, or both alternately, without a header; in order of the entries. O(n)"""
     n: cython.Py_ssize_t
@@ -101,7 +91,6 @@ def write_table(out: ReplyWriter, table: Dict, keys: cython.bint, values: cython
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def write_score(out: ReplyWriter, score: cython.double, classic: cython.bint) -> cython.bint:
     """Write a score (networking.c: addReplyDouble)."""
     if cython.compiled:
@@ -119,7 +108,6 @@ def write_score(out: ReplyWriter, score: cython.double, classic: cython.bint) ->
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def write_range(
     out: ReplyWriter, zset: Zset, start: cython.Py_ssize_t, count: cython.Py_ssize_t, backwards: cython.bint,
     with_scores: cython.bint, classic: cython.bint,
@@ -164,7 +152,6 @@ def write_range(
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _write_packed(
     out: ReplyWriter, packed: Listpack, start: cython.Py_ssize_t, count: cython.Py_ssize_t, backwards: cython.bint,
     with_scores: cython.bint, classic: cython.bint,

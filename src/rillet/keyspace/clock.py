@@ -12,12 +12,8 @@ from __future__ import annotations
 
 import time
 
+from rillet._cython import cython
 from rillet.real_time import monotonic_ns
-
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
 
 if cython.compiled:
     from cython.cimports.posix.time import (  # type: ignore[import-not-found, unused-ignore]

@@ -12,7 +12,7 @@ from rillet.types.at_rest cimport awaken, to_rest
 from rillet.types.stream.value cimport Stream
 from rillet.types.string cimport String, new_string
 
-cdef int _form_with_expiry(Py_ssize_t key_size, bytes data, int form) except -1
+cdef int _form_with_expiry(Py_ssize_t key_size, bytes data, int form)
 
 @cython.final
 cdef class Watcher:
@@ -22,8 +22,8 @@ cdef class Watcher:
 
 cdef class KeyObserver:
     cdef public object writer
-    cdef bint invalidate(self, bytes key, object writer) except -1
-    cdef bint invalidate_span(self, const unsigned char *at, Py_ssize_t size) except -1
+    cdef bint invalidate(self, bytes key, object writer)
+    cdef bint invalidate_span(self, const unsigned char *at, Py_ssize_t size)
 
 @cython.final
 cdef class Database:
@@ -67,9 +67,9 @@ cdef class Database:
     cpdef object peek(self, bytes key)
     cpdef object lookup(self, bytes key)
     cpdef object lookup_read(self, bytes key)
-    cpdef bint count_read(self, bytes key, bint found) except -1
-    cpdef bint touch_access(self, bytes key) except -1
-    cpdef bint touch_modified(self, bytes key) except -1
+    cpdef bint count_read(self, bytes key, bint found)
+    cpdef bint touch_access(self, bytes key)
+    cpdef bint touch_modified(self, bytes key)
     cpdef Py_ssize_t find(self, bytes key) except -2
     cpdef Py_ssize_t find_read(self, bytes key) except -2
     cpdef Py_ssize_t locate(self, ArgumentSpans words, Py_ssize_t index=*) except -2
@@ -77,9 +77,9 @@ cdef class Database:
     cpdef Py_ssize_t locate_untouched(self, ArgumentSpans words, Py_ssize_t index=*) except -2
     cdef long long located_expiry(self, ArgumentSpans words) except? -2
     cdef Py_ssize_t _locate(self, ArgumentSpans words, Py_ssize_t index) except -2
-    cpdef bint keep_bytes(self, ArgumentSpans words, Py_ssize_t n, Py_ssize_t size) except -1
-    cpdef bint keep_object(self, ArgumentSpans words, Py_ssize_t n, object value) except -1
-    cdef bint _added(self, ArgumentSpans words, Py_ssize_t n) except -1
+    cpdef bint keep_bytes(self, ArgumentSpans words, Py_ssize_t n, Py_ssize_t size)
+    cpdef bint keep_object(self, ArgumentSpans words, Py_ssize_t n, object value)
+    cdef bint _added(self, ArgumentSpans words, Py_ssize_t n)
     cpdef Py_ssize_t find_untouched(self, bytes key, bint notify=*) except -2
     cpdef object view(self, bytes key)
     cpdef object view_read(self, bytes key)
@@ -88,38 +88,38 @@ cdef class Database:
     cpdef object wake(self, bytes key)
     cpdef object unpack(self, ArgumentSpans words, Py_ssize_t n)
     cdef object _wake(self, bytes key, Py_ssize_t n)
-    cdef bint _rest(self, Py_ssize_t n) except -1
-    cpdef bint rest_oldest(self) except -1
-    cpdef bint rest_some(self, Py_ssize_t slots) except -1
-    cpdef bint is_expired(self, bytes key) except -1
-    cpdef bint expire_if_needed(self, bytes key) except -1
+    cdef bint _rest(self, Py_ssize_t n)
+    cpdef bint rest_oldest(self)
+    cpdef bint rest_some(self, Py_ssize_t slots)
+    cpdef bint is_expired(self, bytes key)
+    cpdef bint expire_if_needed(self, bytes key)
     cpdef list[bytes] expire_entries(self, list due, bint names)
-    cdef bint _deleted(self, bytes key) except -1
-    cpdef bint set(self, bytes key, object value, bint keep_ttl=*) except -1
-    cpdef bint set_string(self, bytes key, bytes data, int form=*, bint keep_ttl=*) except -1
-    cdef bint _set_bytes(self, bytes key, bytes rest, bint keep_ttl) except -1
-    cdef bint _set_object(self, bytes key, object value, bint keep_ttl) except -1
+    cdef bint _deleted(self, bytes key)
+    cpdef bint set(self, bytes key, object value, bint keep_ttl=*)
+    cpdef bint set_string(self, bytes key, bytes data, int form=*, bint keep_ttl=*)
+    cdef bint _set_bytes(self, bytes key, bytes rest, bint keep_ttl)
+    cdef bint _set_object(self, bytes key, object value, bint keep_ttl)
     cdef bint set_string_span(
         self, const unsigned char *at, Py_ssize_t size, const unsigned char *data, Py_ssize_t length, int form, bint keep_ttl
-    ) except -1
+    )
     cdef bint replace_string_span(
         self, const unsigned char *at, Py_ssize_t size, const unsigned char *data, Py_ssize_t length, int form, bint keep_ttl
-    ) except -1
+    )
     cdef bint _after_set(
         self, const unsigned char *at, Py_ssize_t size, Py_ssize_t n, bint new, object old, bint keep_ttl
     ) except -1
-    cpdef bint put(self, bytes key, object value) except -1
-    cpdef bint replace_string(self, bytes key, bytes data, bint keep_ttl=*, int form=*) except -1
-    cpdef bint tidy(self, Py_ssize_t times) except -1
-    cpdef bint delete(self, bytes key, bint lazy=*) except -1
-    cpdef bint delete_replaced(self, bytes key) except -1
+    cpdef bint put(self, bytes key, object value)
+    cpdef bint replace_string(self, bytes key, bytes data, bint keep_ttl=*, int form=*)
+    cpdef bint tidy(self, Py_ssize_t times)
+    cpdef bint delete(self, bytes key, bint lazy=*)
+    cpdef bint delete_replaced(self, bytes key)
     cpdef long long get_expire(self, bytes key)
-    cpdef bint set_expire(self, bytes key, long long when) except -1
-    cdef bint set_expire_span(self, const unsigned char *at, Py_ssize_t size, long long when) except -1
-    cdef bint _note_expiry(self, long long when) except -1
-    cpdef bint set_due(self, bytes key, object value, long long when) except -1
-    cdef bint _register(self, bytes key, long long when) except -1
-    cpdef bint persist(self, bytes key) except -1
-    cdef bint touch_watchers(self, bytes key) except -1
-    cpdef bint touch(self, bytes key, bint by_server=*) except -1
-    cpdef bint signal_ready(self, bytes key) except -1
+    cpdef bint set_expire(self, bytes key, long long when)
+    cdef bint set_expire_span(self, const unsigned char *at, Py_ssize_t size, long long when)
+    cdef bint _note_expiry(self, long long when)
+    cpdef bint set_due(self, bytes key, object value, long long when)
+    cdef bint _register(self, bytes key, long long when)
+    cpdef bint persist(self, bytes key)
+    cdef bint touch_watchers(self, bytes key)
+    cpdef bint touch(self, bytes key, bint by_server=*)
+    cpdef bint signal_ready(self, bytes key)

@@ -41,11 +41,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.keyspace.clock import Clock
 from rillet.keyspace.lru import AccessClock
 from rillet.keyspace.memory_usage import Ledger
@@ -84,7 +80,6 @@ _SWEPT = cython.declare(cython.Py_ssize_t, 256)  # after that many, it examines 
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _is_among_last(awake: list[Any], key: bytes) -> cython.bint:
     """Return whether a key was woken a moment ago: a queue that is emptied and created again stays awake. O(1)"""
     at: cython.Py_ssize_t = len(awake)
@@ -97,7 +92,6 @@ def _is_among_last(awake: list[Any], key: bytes) -> cython.bint:
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _form_with_expiry(key_size: cython.Py_ssize_t, data: bytes, form: cython.int) -> cython.int:
     """Return RAW for a string that does not fit beside a key that has an expiry (Valkey's dbSetValue)."""
     if fits(EMBEDS_UP_TO_128, key_size, len(data), True) or new_string(data, form).is_integer():
@@ -139,13 +133,11 @@ class KeyObserver:
     writer: Any
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def invalidate(self, key: bytes, writer: object) -> cython.bint:
         """Report the change of a key; `writer` is the session that changed it, None for the server itself."""
         raise NotImplementedError
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def invalidate_span(self, at: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
         """Report that `self.writer` has changed a key: `size` bytes at an address."""
         raise NotImplementedError
@@ -323,7 +315,6 @@ class Database:
         return n
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def keep_bytes(
         self, words: ArgumentSpans, n: cython.Py_ssize_t, size: cython.Py_ssize_t
     ) -> cython.bint:
@@ -341,7 +332,6 @@ class Database:
         return self._added(words, n)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def keep_object(self, words: ArgumentSpans, n: cython.Py_ssize_t, value: object) -> cython.bint:
         """Make an object the value of the key in words[1], as `keep_bytes` does; it rests later if it is small."""
         key: bytes = words.get(1)
@@ -355,7 +345,6 @@ class Database:
         return self.ledger.note(value)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _added(self, words: ArgumentSpans, n: cython.Py_ssize_t) -> cython.bint:
         """Update what is attached to a new key."""
         if self.access.stamp >= 0:
@@ -455,7 +444,6 @@ class Database:
         return value
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def count_read(self, key: bytes, found: cython.bint) -> cython.bint:
         """Count the keyspace hit or miss of a second lookup that Redis makes but rillet's command does not. O(1)"""
         if found:
@@ -467,7 +455,6 @@ class Database:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def touch_access(self, key: bytes) -> cython.bint:
         """Record an access of a key, as a lookup does. O(1)"""
         n: cython.Py_ssize_t = self.keys.find(key)
@@ -476,7 +463,6 @@ class Database:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def touch_modified(self, key: bytes) -> cython.bint:
         """Record a change of a key's value for the LRM policies (db.c: updateLRM). O(1)"""
         n: cython.Py_ssize_t = self.keys.find(key)
@@ -493,7 +479,6 @@ class Database:
         self.access.restore(self.keys, self.keys.find(key), idle, frequency)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def is_expired(self, key: bytes) -> cython.bint:
         """Return whether the key has expired: it does not exist for commands (db.c: keyIsExpired)."""
         if not self._any_expires():
@@ -504,7 +489,6 @@ class Database:
         return self.may_expire is None or self.may_expire()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def expire_if_needed(self, key: bytes) -> cython.bint:
         """Delete the key and notify `on_expired` if it has expired; return whether it did (db.c: expireIfNeeded).
 
@@ -562,7 +546,6 @@ class Database:
         return found
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def tidy(self, times: cython.Py_ssize_t) -> cython.bint:
         """Fill some of the gaps that `expire_entries` left; return whether gaps remain. O(times)"""
         return self.keys.tidy(times) | self.expires.tidy(times)
@@ -595,7 +578,6 @@ class Database:
         return value
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def rest_oldest(self) -> cython.bint:
         """Return created values to rest, and those woken first while more than `awake_limit` are awake. O(1)
 
@@ -630,7 +612,6 @@ class Database:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def rest_some(self, slots: cython.Py_ssize_t) -> cython.bint:
         """Return values to rest among the next `slots` entries of a walk; free lists of objects that are empty.
 
@@ -642,7 +623,6 @@ class Database:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _rest(self, n: cython.Py_ssize_t) -> cython.bint:
         """Return the value of an entry to rest, if it is awake and small."""
         value: object = self.keys.object_at(n)
@@ -657,7 +637,6 @@ class Database:
     # -- changes -----------------------------------------------------------------------------------
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def set(self, key: bytes, value: object, keep_ttl: cython.bint = False) -> cython.bint:
         """Set the value of a key to an object, which the caller may change; return whether the key existed. O(1)"""
         if not isinstance(value, Stream) and not _is_among_last(self.awake, key):
@@ -665,7 +644,6 @@ class Database:
         return self._set_object(key, value, keep_ttl)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _set_object(self, key: bytes, value: object, keep_ttl: cython.bint) -> cython.bint:
         if self._any_expires():
             self.expire_if_needed(key)
@@ -678,7 +656,6 @@ class Database:
         return self._after_set(key, len(key), n, new, old if old is not value else None, keep_ttl)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def set_string(
         self, key: bytes, data: bytes, form: cython.int = 0, keep_ttl: cython.bint = False
     ) -> cython.bint:
@@ -688,7 +665,6 @@ class Database:
         return self.set_string_span(key, len(key), data, len(data), form, keep_ttl)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def set_string_span(
         self, at: cython.p_const_uchar, size: cython.Py_ssize_t, data: cython.p_const_uchar, length: cython.Py_ssize_t,
         form: cython.int, keep_ttl: cython.bint,
@@ -726,7 +702,6 @@ class Database:
         return self._after_set(at, size, n, new, old, True)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _set_bytes(self, key: bytes, rest: bytes, keep_ttl: cython.bint) -> cython.bint:
         """Set the value of a key to bytes of `to_rest`; return whether the key existed."""
         if self._any_expires():
@@ -779,7 +754,6 @@ class Database:
         return waiting is not None and waiting.includes("xreadgroup")
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def put(self, key: bytes, value: object) -> cython.bint:
         """Set the value of a key to an object that the caller does not change any more; return whether it existed."""
         rest: bytes | None = to_rest(value)
@@ -801,7 +775,6 @@ class Database:
         self._rest(n)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def replace_string(
         self, key: bytes, data: bytes, keep_ttl: cython.bint = False, form: cython.int = 0
     ) -> cython.bint:
@@ -811,7 +784,6 @@ class Database:
         return self.replace_string_span(key, len(key), data, len(data), form, keep_ttl)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def replace_string_span(
         self, at: cython.p_const_uchar, size: cython.Py_ssize_t, data: cython.p_const_uchar, length: cython.Py_ssize_t,
         form: cython.int, keep_ttl: cython.bint,
@@ -832,7 +804,6 @@ class Database:
             self.on_overwritten(self, key, old, value)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def delete(self, key: bytes, lazy: cython.bint = False) -> cython.bint:
         """Delete the key and its expiry; return False if it does not exist. O(1)
 
@@ -856,13 +827,11 @@ class Database:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def delete_replaced(self, key: bytes) -> cython.bint:
         """Delete a key that a command replaces or empties, as lazyfree-lazy-server-del says (db.c: dbDelete). O(1)"""
         return self.delete(key, self.lazy_server_del)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _deleted(self, key: bytes) -> cython.bint:
         """Update what is attached to a key that was deleted."""
         if self.subexpires.count():
@@ -935,14 +904,12 @@ class Database:
         return -1 if n < 0 else self.expires.number(n)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def set_expire(self, key: bytes, when: cython.longlong) -> cython.bint:
         """Set the expiry time of an existing key (ms since the epoch). O(1)"""
         assert self.keys.find(key) >= 0
         return self.set_expire_span(key, len(key), when)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def set_expire_span(
         self, at: cython.p_const_uchar, size: cython.Py_ssize_t, when: cython.longlong
     ) -> cython.bint:
@@ -951,7 +918,6 @@ class Database:
         return self._note_expiry(when)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _note_expiry(self, when: cython.longlong) -> cython.bint:
         """Call `on_expiry` if a key or field expires before `notify_before`."""
         if when < self.notify_before and self.on_expiry is not None:
@@ -963,7 +929,6 @@ class Database:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def set_due(self, key: bytes, value: object, when: cython.longlong) -> cython.bint:
         """Register an existing hash, awake, for the next expiry of its fields; 0: none expires. O(log n)"""
         value.expiry.due = when  # type: ignore[attr-defined]
@@ -972,13 +937,11 @@ class Database:
         return self.subexpires.remove(key)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _register(self, key: bytes, when: cython.longlong) -> cython.bint:
         self.subexpires.set(key, when)
         return self._note_expiry(when)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def persist(self, key: bytes) -> cython.bint:
         """Remove the key's expiry; return False if it has none. O(1)"""
         return self.expires.delete(key)
@@ -999,7 +962,6 @@ class Database:
                 del self.idmp_keys[key]
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def touch(self, key: bytes, by_server: cython.bint = False) -> cython.bint:
         """Mark all watchers of the key, and report its change to clients that cache it (db.c: signalModifiedKey).
 
@@ -1010,7 +972,6 @@ class Database:
         return self.touch_watchers(key)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def touch_watchers(self, key: bytes) -> cython.bint:
         """Mark all watchers of the key. O(watchers)"""
         if self.watched_keys:
@@ -1050,7 +1011,6 @@ class Database:
                 watcher.add_stale(self, key)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def signal_ready(self, key: bytes) -> cython.bint:
         """Record that a key with blocked clients changed; the engine serves them later (signalKeyAsReady)."""
         if self.blocking_keys and key in self.blocking_keys and key not in self.ready_keys:

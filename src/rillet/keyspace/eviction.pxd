@@ -14,8 +14,8 @@ cdef class Pool:
     cdef readonly list idles
     cdef readonly list keys
     cdef readonly list indexes
-    cdef bint offers(self, unsigned long long idle) except -1
-    cdef bint insert(self, unsigned long long idle, bytes key, Py_ssize_t index) except -1
+    cdef bint offers(self, unsigned long long idle)
+    cdef bint insert(self, unsigned long long idle, bytes key, Py_ssize_t index)
 
 @cython.final
 cdef class Eviction(GrowthGate):
@@ -42,17 +42,17 @@ cdef class Eviction(GrowthGate):
     cdef long long _exceeded_since
     cdef long long _exceeded_total
     cdef Py_ssize_t _next
-    cpdef Py_ssize_t counted(self) except -1
-    cdef Py_ssize_t _counted(self, bint settle) except -1
-    cpdef int run(self) except -1
-    cdef int _free(self, long long began) except -1
-    cdef bint _reclaim(self) except -1
-    cdef bint _evict(self, Database database, bytes key) except -1
-    cdef bint _trim(self, Database database, bytes key, Stream stream) except -1
-    cdef bint _pick(self) except -1
-    cdef bint _pick_random(self) except -1
-    cdef bint _populate(self, Database database, Py_ssize_t index) except -1
+    cpdef Py_ssize_t counted(self)
+    cdef Py_ssize_t _counted(self, bint settle)
+    cpdef int run(self)
+    cdef int _free(self, long long began)
+    cdef bint _reclaim(self)
+    cdef bint _evict(self, Database database, bytes key)
+    cdef bint _trim(self, Database database, bytes key, Stream stream)
+    cdef bint _pick(self)
+    cdef bint _pick_random(self)
+    cdef bint _populate(self, Database database, Py_ssize_t index)
     cdef unsigned long long _idle(self, long bits) except? 0
-    cdef bint _can_free(self, Dict keys, Py_ssize_t n) except -1
+    cdef bint _can_free(self, Dict keys, Py_ssize_t n)
     cdef Py_ssize_t _picked_index
     cdef bytes _picked_key

@@ -36,11 +36,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.keyspace.clock import Clock
 from rillet.keyspace.database import Database
 from rillet.keyspace.lru import AccessClock
@@ -91,13 +87,11 @@ class Pool:
         self.indexes = []
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def offers(self, idle: cython.ulonglong) -> cython.bint:
         """Return whether a candidate of that rank would be inserted."""
         return len(self.idles) < _POOL or self.idles[0] < idle
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def insert(self, idle: cython.ulonglong, key: bytes, index: cython.Py_ssize_t) -> cython.bint:
         """Insert a candidate of database `index`; a full pool loses the one with the lowest rank."""
         at: cython.Py_ssize_t = 0
@@ -201,13 +195,11 @@ class Eviction(GrowthGate):
     # -- the limit -----------------------------------------------------------------------------------
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def counted(self) -> cython.Py_ssize_t:
         """Return the bytes to compare with the limit: all data, and the clients' buffers. O(databases)"""
         return self._counted(True)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def allows(self, more: cython.Py_ssize_t) -> cython.bint:
         """Return whether so many bytes can be added without an eviction (server.c: overMaxmemoryAfterAlloc).
 
@@ -216,7 +208,6 @@ class Eviction(GrowthGate):
         return self.limit == 0 or self._counted(False) + more <= self.limit
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _counted(self, settle: cython.bint) -> cython.Py_ssize_t:
         total: cython.Py_ssize_t = self.buffers
         database: Database
@@ -230,7 +221,6 @@ class Eviction(GrowthGate):
         return total
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self) -> cython.int:
         """Evict keys until the data fits, the time ends, or no key may be evicted (performEvictions)."""
         if self.limit == 0 or self.counted() <= self.limit:
@@ -254,7 +244,6 @@ class Eviction(GrowthGate):
         return result
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _free(self, began: cython.longlong) -> cython.int:
         """Reclaim dead bytes and evict keys."""
         rounds: cython.Py_ssize_t = 0
@@ -278,7 +267,6 @@ class Eviction(GrowthGate):
                 return _RUNNING
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _reclaim(self) -> cython.bint:
         """Fill some gaps of the tables; return False if the gaps are few."""
         database: Database
@@ -291,7 +279,6 @@ class Eviction(GrowthGate):
         return False
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _evict(self, database: Database, key: bytes) -> cython.bint:
         """Delete a key; a large value is freed in steps."""
         began: cython.longlong = self.clock.ticks() if self.timed else 0
@@ -303,7 +290,6 @@ class Eviction(GrowthGate):
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _trim(self, database: Database, key: bytes, stream: Stream) -> cython.bint:
         """Remove the oldest nodes of a stream until the data fits or the stream is empty."""
         before: cython.ulonglong = stream.length
@@ -325,7 +311,6 @@ class Eviction(GrowthGate):
     # -- the choice ----------------------------------------------------------------------------------
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _pick(self) -> cython.bint:
         """Choose the key with the highest rank of the pool; return False if no key may be evicted."""
         pool: Pool = self.pool
@@ -355,7 +340,6 @@ class Eviction(GrowthGate):
         return False
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _populate(self, database: Database, index: cython.Py_ssize_t) -> cython.bint:
         """Sample some keys of a database for the pool (evictionPoolPopulate)."""
         pool: Pool = self.pool
@@ -390,7 +374,6 @@ class Eviction(GrowthGate):
         return self.access.idle_time(bits)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _can_free(self, keys: Dict, n: cython.Py_ssize_t) -> cython.bint:
         """Return whether evicting an entry frees memory: an empty stream is kept if streams are trimmed."""
         if not self.trims:
@@ -402,7 +385,6 @@ class Eviction(GrowthGate):
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _pick_random(self) -> cython.bint:
         """Choose a random key, of each database in turn; return False if no key may be evicted."""
         count: cython.Py_ssize_t = len(self.databases)

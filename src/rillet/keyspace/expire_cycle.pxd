@@ -26,9 +26,9 @@ cdef class ExpireCycle:
     cdef long long _share
     cdef long long _spent
     cdef bint _was_capped
-    cpdef bint step(self, list databases, Clock clock, int effort, long long limit=*) except -1
-    cdef bint _expire_fields(self, Database database, Clock clock, long long stop) except -1
-    cdef bint _may_delete(self, Database database) except -1
-    cdef bint _tidy(self, Database database, Clock clock, long long stop) except -1
-    cdef Py_ssize_t _delete(self, Database database, list due) except -1
-    cdef bint _expire(self, Database database, Clock clock, int effort, long long stop) except -1
+    cpdef bint step(self, list databases, Clock clock, int effort, long long limit=*)
+    cdef bint _expire_fields(self, Database database, Clock clock, long long stop)
+    cdef bint _may_delete(self, Database database)
+    cdef bint _tidy(self, Database database, Clock clock, long long stop)
+    cdef Py_ssize_t _delete(self, Database database, list due)
+    cdef bint _expire(self, Database database, Clock clock, int effort, long long stop)

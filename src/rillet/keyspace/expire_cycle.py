@@ -29,11 +29,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.keyspace.clock import Clock
 from rillet.keyspace.database import Database
 from rillet.structs.dict import Dict
@@ -133,7 +129,6 @@ class ExpireCycle:
         self.unfinished = True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def step(
         self, databases: list[Any], clock: Clock, effort: cython.int, limit: cython.longlong = SLICE
     ) -> cython.bint:
@@ -164,7 +159,6 @@ class ExpireCycle:
         return False
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _expire(
         self, database: Database, clock: Clock, effort: cython.int, stop: cython.longlong
     ) -> cython.bint:
@@ -225,7 +219,6 @@ class ExpireCycle:
                 return False
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _expire_fields(self, database: Database, clock: Clock, stop: cython.longlong) -> cython.bint:
         """Remove the expired fields of hashes; return False if the time ended first (activeSubexpiresCycle)."""
         now: cython.longlong = clock.now_ms()
@@ -240,7 +233,6 @@ class ExpireCycle:
                 return False
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _may_delete(self, database: Database) -> cython.bint:
         """Return whether expired keys and fields may be deleted now."""
         if database.may_expire is not None and not database.may_expire():
@@ -248,7 +240,6 @@ class ExpireCycle:
         return database.may_delete is None or database.may_delete()
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _tidy(self, database: Database, clock: Clock, stop: cython.longlong) -> cython.bint:
         """Fill the gaps that deletions left, while this slice has time; the next cycle continues. Return True."""
         while database.tidy(_TIDIED) and clock.ticks() < stop:
@@ -256,7 +247,6 @@ class ExpireCycle:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _delete(self, database: Database, due: list[Any]) -> cython.Py_ssize_t:
         """Delete the keys of due entries; return their number."""
         if not self._may_delete(database):

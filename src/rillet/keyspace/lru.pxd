@@ -16,12 +16,12 @@ cdef class AccessClock:
     cdef readonly long stamp
     cdef unsigned long long _random
     cdef object __weakref__
-    cpdef bint choose_stamp(self) except -1
-    cpdef bint update(self) except -1
-    cpdef bint touch(self, Dict keys, Py_ssize_t n) except -1
-    cpdef bint touch_modified(self, Dict keys, Py_ssize_t n) except -1
-    cpdef bint overwrite(self, Dict keys, Py_ssize_t n) except -1
-    cpdef bint start(self, Dict keys, Py_ssize_t n) except -1
+    cpdef bint choose_stamp(self)
+    cpdef bint update(self)
+    cpdef bint touch(self, Dict keys, Py_ssize_t n)
+    cpdef bint touch_modified(self, Dict keys, Py_ssize_t n)
+    cpdef bint overwrite(self, Dict keys, Py_ssize_t n)
+    cpdef bint start(self, Dict keys, Py_ssize_t n)
     cpdef long idle_time(self, long bits) except -1
     cpdef long frequency(self, long bits) except -1
     cdef long _decayed(self, long bits) noexcept

@@ -27,11 +27,7 @@ from random import getrandbits
 from typing import Any
 from weakref import WeakSet
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.keyspace.clock import Clock
 from rillet.structs.dict import Dict
 
@@ -86,7 +82,6 @@ class AccessClock:
         _clocks.add(self)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def update(self) -> cython.bint:
         """Read the clock (getLRUClock)."""
         now: cython.longlong = self.clock.now_ms()
@@ -96,7 +91,6 @@ class AccessClock:
         return self.choose_stamp()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def choose_stamp(self) -> cython.bint:
         """Set `stamp`; call this after a change of `mode` or `untouched`."""
         self.stamp = self.seconds if self.mode == _LRU and not self.untouched and not _child_saves else -1
@@ -105,7 +99,6 @@ class AccessClock:
     # -- writing the bits ----------------------------------------------------------------------------
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def touch(self, keys: Dict, n: cython.Py_ssize_t) -> cython.bint:
         """Record an access of an entry (db.c: lookupKey). O(1)"""
         if _child_saves or self.untouched:
@@ -117,7 +110,6 @@ class AccessClock:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def touch_modified(self, keys: Dict, n: cython.Py_ssize_t) -> cython.bint:
         """Record a change of an entry's value (db.c: updateLRM). O(1)"""
         if self.mode == _LRM:
@@ -125,13 +117,11 @@ class AccessClock:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def start(self, keys: Dict, n: cython.Py_ssize_t) -> cython.bint:
         """Set the bits of a new entry (initObjectLRUOrLFU). O(1)"""
         return keys.set_lru(n, self.minutes << 8 | _LFU_INITIAL if self.mode == _LFU else self.seconds)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def overwrite(self, keys: Dict, n: cython.Py_ssize_t) -> cython.bint:
         """Record that a value replaces another; the lookup before it has counted the access for LFU (dbSetValue)."""
         if self.mode != _LFU and not self.untouched:

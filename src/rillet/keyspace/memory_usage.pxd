@@ -10,17 +10,17 @@ from rillet.types.stream.value cimport Stream
 from rillet.types.string cimport String
 
 cdef Py_ssize_t allocated(Py_ssize_t size) noexcept
-cpdef Py_ssize_t dict_bytes(Dict table) except -1
+cpdef Py_ssize_t dict_bytes(Dict table)
 cdef Py_ssize_t listpack_bytes(Listpack packed) noexcept
 cdef Py_ssize_t string_bytes(String string) noexcept
-cdef Py_ssize_t stream_bytes(Stream stream) except -1
-cpdef Py_ssize_t value_bytes(object value) except -1
+cdef Py_ssize_t stream_bytes(Stream stream)
+cpdef Py_ssize_t value_bytes(object value)
 
 @cython.final
 cdef class Ledger:
     cdef readonly Py_ssize_t total
     cdef readonly list waiting
-    cpdef bint note(self, object value) except -1
-    cpdef bint leave(self, object value) except -1
-    cpdef bint settle(self) except -1
-    cdef bint _measure(self, object value) except -1
+    cpdef bint note(self, object value)
+    cpdef bint leave(self, object value)
+    cpdef bint settle(self)
+    cdef bint _measure(self, object value)

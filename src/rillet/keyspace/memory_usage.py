@@ -30,11 +30,7 @@ import sys
 from itertools import islice
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.structs.dict import Dict
 from rillet.structs.intset import Intset
 from rillet.structs.listpack import Listpack
@@ -83,7 +79,6 @@ def allocated(size: cython.Py_ssize_t) -> cython.Py_ssize_t:
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def dict_bytes(table: Dict) -> cython.Py_ssize_t:
     """Return the bytes of a dict; the last blocks of keys and records count as far as they are filled. O(1)"""
     pages: cython.Py_ssize_t = len(table.arena.pages.blocks) - len(table.arena.vacant)
@@ -112,7 +107,6 @@ def string_bytes(string: String) -> cython.Py_ssize_t:
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def stream_bytes(stream: Stream) -> cython.Py_ssize_t:
     """Return the bytes of a stream with its nodes and groups. O(1)"""
     rax: Rax = stream.rax
@@ -135,7 +129,6 @@ def stream_bytes(stream: Stream) -> cython.Py_ssize_t:
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def value_bytes(value: object) -> cython.Py_ssize_t:
     """Return the bytes of a key's value, without its key and entry. O(1)"""
     kind: object = type(value)
@@ -211,7 +204,6 @@ class Ledger:
         self.waiting = []
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def note(self, value: object) -> cython.bint:
         """Measure the value later: the caller may change it. O(1)"""
         count: cython.Py_ssize_t = len(self.waiting)
@@ -220,7 +212,6 @@ class Ledger:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def leave(self, value: object) -> cython.bint:
         """Subtract a value that left the database. O(1) amortized
 
@@ -253,7 +244,6 @@ class Ledger:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def settle(self) -> cython.bint:
         """Measure the values that wait. O(values that wait)"""
         waiting: list[Any] = self.waiting
@@ -264,7 +254,6 @@ class Ledger:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _measure(self, value: object) -> cython.bint:
         """Charge a value of the database with its present size."""
         size: cython.Py_ssize_t = value_bytes(value)

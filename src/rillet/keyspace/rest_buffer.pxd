@@ -35,13 +35,13 @@ cdef class RestBuffer:
     cdef QuicklistNode _node
     cdef readonly long long stream_bytes
     cdef readonly long long stream_entries
-    cdef int load(self, Dict keys, Py_ssize_t n) except -1
-    cdef bint start(self, int tag) except -1
+    cdef int load(self, Dict keys, Py_ssize_t n)
+    cdef bint start(self, int tag)
     cdef Hash load_hash(self, Dict keys, Py_ssize_t n)
     cdef Hash start_hash(self)
-    cdef Py_ssize_t compose_hash(self, Hash value) except -1
-    cdef bint outgrown(self, int tag) except -1
-    cdef Py_ssize_t compose(self) except -1
+    cdef Py_ssize_t compose_hash(self, Hash value)
+    cdef bint outgrown(self, int tag)
+    cdef Py_ssize_t compose(self)
     cdef Set unpack_set(self, Dict keys, Py_ssize_t n)
     cdef Set new_set(self)
     cdef Py_ssize_t pack_set(self) except -2
@@ -50,4 +50,4 @@ cdef class RestBuffer:
     cdef List new_list(self)
     cdef Py_ssize_t pack_list(self) except -2
     cdef List take_list(self)
-    cdef Py_ssize_t _write(self, int tag, Py_ssize_t head, bytearray payload, Py_ssize_t size) except -1
+    cdef Py_ssize_t _write(self, int tag, Py_ssize_t head, bytearray payload, Py_ssize_t size)

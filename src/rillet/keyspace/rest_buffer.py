@@ -24,11 +24,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.structs.dict import Dict
 from rillet.structs.intset import Intset
 from rillet.structs.listpack import Listpack
@@ -115,7 +111,6 @@ class RestBuffer:
     # -- from and to the bytes at rest ---------------------------------------------------------------
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def load(self, keys: Dict, n: cython.Py_ssize_t) -> cython.int:
         """Unpack the value of an entry, which has no object, if it is a collection; return its tag."""
         at: cython.p_const_uchar = keys.value_span(n)
@@ -134,7 +129,6 @@ class RestBuffer:
         return tag
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def start(self, tag: cython.int) -> cython.bint:
         """Begin with an empty listpack."""
         self.head = 1
@@ -169,7 +163,6 @@ class RestBuffer:
         return self.small_hash
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def compose_hash(self, value: Hash) -> cython.Py_ssize_t:
         """Write the bytes of a packed hash to `rest`; return their number, or 0 if it must be an object."""
         i: cython.Py_ssize_t
@@ -187,13 +180,11 @@ class RestBuffer:
         return self.compose()
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def outgrown(self, tag: cython.int) -> cython.bint:
         """Return whether the listpack cannot rest as a value with this tag: it needs more bytes or another form."""
         return self.packed.used > _LIMIT or (tag == _HASH_TABLE and self.packed.length() > 2 * _TABLE_LIMIT)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def compose(self) -> cython.Py_ssize_t:
         """Write the value's bytes to `rest`; return their number. The value fits."""
         size: cython.Py_ssize_t = self.head + self.packed.used
@@ -325,7 +316,6 @@ class RestBuffer:
         return taken
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _write(
         self, tag: cython.int, head: cython.Py_ssize_t, payload: bytearray, size: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:

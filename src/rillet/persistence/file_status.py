@@ -9,10 +9,7 @@ from __future__ import annotations
 
 import os
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
+from rillet._cython import cython
 
 if cython.compiled:
     from cython.cimports.libc.errno import (  # type: ignore[import-not-found, unused-ignore]

@@ -20,13 +20,13 @@ cdef class CommandParser(ReadBuffer):
     cdef readonly Py_ssize_t after
     cdef Py_ssize_t began
     cpdef object next(self)
-    cdef Py_ssize_t scan(self, ArgumentSpans words) except -1
-    cdef bint step(self) except -1
-    cdef bint pass_notes(self) except -1
+    cdef Py_ssize_t scan(self, ArgumentSpans words)
+    cdef bint step(self)
+    cdef bint pass_notes(self)
     cdef object _parse(self)
     cdef Py_ssize_t _line_end(self, int terminator)
     cdef Py_ssize_t _read_count(self)
     cdef Py_ssize_t _read_length(self)
-    cdef bint _see_line_feed(self, Py_ssize_t end) except -1
+    cdef bint _see_line_feed(self, Py_ssize_t end)
     cdef object _parse_inline(self)
-    cdef bint _refuse(self, str reason) except -1
+    cdef bint _refuse(self, str reason)

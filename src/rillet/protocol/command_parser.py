@@ -44,11 +44,7 @@ from __future__ import annotations
 import sys
 from typing import Any, TypeAlias
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.errors import ProtocolError
 from rillet.protocol.read_buffer import ReadBuffer
 from rillet.protocol.reply_writer import pack_command
@@ -233,7 +229,6 @@ class CommandParser(ReadBuffer):
         return None
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def scan(self, words: ArgumentSpans) -> cython.Py_ssize_t:
         """Locate the arguments of the multibulk command at pos in `words`, and return their number.
 
@@ -296,7 +291,6 @@ class CommandParser(ReadBuffer):
         return count
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def step(self) -> cython.bint:
         """Advance past the command that `scan` located and past the log annotations that follow it."""
         self.began = self.pos
@@ -306,7 +300,6 @@ class CommandParser(ReadBuffer):
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def pass_notes(self) -> cython.bint:
         """Skip the log annotations at pos (complete lines that begin with #); return whether there was any.
 
@@ -451,7 +444,6 @@ class CommandParser(ReadBuffer):
         return length
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _see_line_feed(self, end: cython.Py_ssize_t) -> cython.bint:
         """In exact and strict mode, reject a line whose CR at `end` is not followed by LF."""
         data: bytes = self.data
@@ -476,7 +468,6 @@ class CommandParser(ReadBuffer):
         return args
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _refuse(self, reason: str) -> cython.bint:
         """Raise a ProtocolError; the connection accepts no further commands (networking.c, setProtocolError)."""
         return self.refuse("Protocol error: " + reason)

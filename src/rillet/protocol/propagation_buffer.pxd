@@ -13,25 +13,25 @@ cdef class PropagationBuffer:
     cdef list _held
     cdef list _times
 
-    cpdef bint begin(self, int db, long long ms) except -1
-    cpdef bint select(self, int db) except -1
-    cpdef bint forget_db(self) except -1
-    cpdef bint note_time(self, long long second) except -1
-    cpdef bint reserve(self, list[bytes] argv) except -1
-    cpdef bint reserve_transaction(self, list commands) except -1
-    cpdef bint reserve_spans(self, ArgumentSpans words) except -1
-    cpdef bint command(self, list[bytes] argv) except -1
-    cpdef bint deletions(self, bytes name, list[bytes] keys) except -1
-    cpdef bint raw(self, bytes data) except -1
-    cpdef bint header(self, Py_ssize_t count) except -1
-    cpdef bint spans(self, ArgumentSpans words) except -1
-    cdef bint _single(self, ArgumentSpans words, Py_ssize_t start, Py_ssize_t stop) except -1
-    cdef bint _adjacent(self, ArgumentSpans words, Py_ssize_t start, Py_ssize_t stop) except -1
-    cpdef bint number(self, long long value) except -1
-    cpdef bint stream_id(self, unsigned long long ms, unsigned long long seq) except -1
+    cpdef bint begin(self, int db, long long ms)
+    cpdef bint select(self, int db)
+    cpdef bint forget_db(self)
+    cpdef bint note_time(self, long long second)
+    cpdef bint reserve(self, list[bytes] argv)
+    cpdef bint reserve_transaction(self, list commands)
+    cpdef bint reserve_spans(self, ArgumentSpans words)
+    cpdef bint command(self, list[bytes] argv)
+    cpdef bint deletions(self, bytes name, list[bytes] keys)
+    cpdef bint raw(self, bytes data)
+    cpdef bint header(self, Py_ssize_t count)
+    cpdef bint spans(self, ArgumentSpans words)
+    cdef bint _single(self, ArgumentSpans words, Py_ssize_t start, Py_ssize_t stop)
+    cdef bint _adjacent(self, ArgumentSpans words, Py_ssize_t start, Py_ssize_t stop)
+    cpdef bint number(self, long long value)
+    cpdef bint stream_id(self, unsigned long long ms, unsigned long long seq)
     cpdef bytes take(self)
-    cpdef bint share(self, bint shared) except -1
+    cpdef bint share(self, bint shared)
     cpdef bytes pull(self)
-    cpdef bint for_replicas(self, int db, list[bytes] argv) except -1
-    cpdef bint for_log(self, int db, list[bytes] argv, long long ms) except -1
-    cdef bint _hold(self) except -1
+    cpdef bint for_replicas(self, int db, list[bytes] argv)
+    cpdef bint for_log(self, int db, list[bytes] argv, long long ms)
+    cdef bint _hold(self)

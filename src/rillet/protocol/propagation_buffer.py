@@ -35,11 +35,7 @@ from __future__ import annotations
 
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.structs.argument_spans import ArgumentSpans
 
@@ -51,7 +47,6 @@ _BEFORE = cython.declare(cython.Py_ssize_t, 256)  # of the time, SELECT, the hea
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _size(argv: list[bytes]) -> cython.Py_ssize_t:
     """Return the most bytes that a command can take."""
     word: bytes
@@ -97,7 +92,6 @@ class PropagationBuffer:
     # -- annotations between commands ----------------------------------------------------------------
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def begin(self, db: cython.int, ms: cython.longlong) -> cython.bint:
         """Prepare for a command that changed database db at ms since the epoch (feedAppendOnlyFile)."""
         if self.timestamps:
@@ -107,7 +101,6 @@ class PropagationBuffer:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def select(self, db: cython.int) -> cython.bint:
         """Append a SELECT if the following commands change another database."""
         if db != self.db:
@@ -118,7 +111,6 @@ class PropagationBuffer:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def forget_db(self) -> cython.bint:
         """Make the next command start with SELECT, and with the time if enabled, as a new file requires."""
         self.db = -1
@@ -126,7 +118,6 @@ class PropagationBuffer:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def note_time(self, second: cython.longlong) -> cython.bint:
         """Append a #TS line with a time in seconds since the epoch, if it is later than the last one."""
         if second > self.second:
@@ -148,13 +139,11 @@ class PropagationBuffer:
     # -- memory --------------------------------------------------------------------------------------
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def reserve(self, argv: list[bytes]) -> cython.bint:
         """Reserve memory for a command, with what `begin` puts before it."""
         return self.out.reserve(_BEFORE + _size(argv))
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def reserve_transaction(self, commands: list[Any]) -> cython.bint:
         """Reserve memory for commands between MULTI and EXEC, as (database, argv)."""
         argv: list[bytes]
@@ -164,7 +153,6 @@ class PropagationBuffer:
         return self.out.reserve(need)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def reserve_spans(self, words: ArgumentSpans) -> cython.bint:
         """Reserve memory for a command, with what `begin` puts before it. Numbers may replace three arguments."""
         i: cython.Py_ssize_t
@@ -180,7 +168,6 @@ class PropagationBuffer:
     # -- commands ------------------------------------------------------------------------------------
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def command(self, argv: list[bytes]) -> cython.bint:
         """Append a command as a RESP array of bulk strings."""
         word: bytes
@@ -191,7 +178,6 @@ class PropagationBuffer:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def deletions(self, name: bytes, keys: list[bytes]) -> cython.bint:
         """Append a command of two arguments for each key."""
         key: bytes
@@ -206,19 +192,16 @@ class PropagationBuffer:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def raw(self, data: bytes) -> cython.bint:
         """Append bytes that are already RESP."""
         return self.out.raw(data)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def header(self, count: cython.Py_ssize_t) -> cython.bint:
         """Start a command of `count` arguments. Append the arguments next."""
         return self.out.array(count)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def spans(self, words: ArgumentSpans) -> cython.bint:
         """Append the command in `words`."""
         self.out.array(words.count)
@@ -231,7 +214,6 @@ class PropagationBuffer:
         return self._adjacent(words, words.last_replaced + 1, words.count)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _single(self, words: ArgumentSpans, start: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.bint:
         """Append arguments one by one."""
         i: cython.Py_ssize_t
@@ -243,7 +225,6 @@ class PropagationBuffer:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _adjacent(self, words: ArgumentSpans, start: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.bint:
         """Append adjacent arguments of received bytes, with their headers."""
         if not cython.compiled:
@@ -256,13 +237,11 @@ class PropagationBuffer:
         return self.out.append_span(at, before + (words.at[last] - words.at[start]) + words.size[last] + 2)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def number(self, value: cython.longlong) -> cython.bint:
         """Append an integer as an argument."""
         return self.out.bulk_int(value)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def stream_id(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
         """Append a stream ID as an argument."""
         return self.out.stream_id(ms, seq)
@@ -284,7 +263,6 @@ class PropagationBuffer:
     # -- the second reader ---------------------------------------------------------------------------
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def share(self, shared: cython.bint) -> cython.bint:
         """Begin to keep later commands for a second reader, or stop; the next command begins with SELECT."""
         self._held = []
@@ -305,7 +283,6 @@ class PropagationBuffer:
         return held[0] if len(held) == 1 else b"".join(held)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def for_replicas(self, db: cython.int, argv: list[bytes]) -> cython.bint:
         """Append a command for the second reader alone."""
         if self.pulled < 0:
@@ -320,7 +297,6 @@ class PropagationBuffer:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def for_log(self, db: cython.int, argv: list[bytes], ms: cython.longlong) -> cython.bint:
         """Append a command that the second reader does not receive."""
         self.begin(db, ms)
@@ -332,7 +308,6 @@ class PropagationBuffer:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _hold(self) -> cython.bint:
         """Copy the commands since `pulled` for the second reader."""
         start: cython.Py_ssize_t = self.pulled

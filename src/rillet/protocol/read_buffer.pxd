@@ -12,9 +12,9 @@ cdef class ReadBuffer:
     cdef Py_ssize_t max_line
     cdef object broken
 
-    cpdef bint feed(self, bytes data) except -1
-    cdef bint refill(self) except -1
-    cdef bint enough(self, Py_ssize_t total) except -1
+    cpdef bint feed(self, bytes data)
+    cdef bint refill(self)
+    cdef bint enough(self, Py_ssize_t total)
     cdef Py_ssize_t line_end(self, int terminator)
-    cdef bint forget(self, str text) except -1
-    cdef bint refuse(self, str text) except -1
+    cdef bint forget(self, str text)
+    cdef bint refuse(self, str text)

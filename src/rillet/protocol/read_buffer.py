@@ -20,11 +20,7 @@ from __future__ import annotations
 
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.errors import ProtocolError
 
 if cython.compiled:
@@ -82,7 +78,6 @@ class ReadBuffer:
         return self.size - self.pos + len(self.tail)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def feed(self, data: bytes) -> cython.bint:
         """Add received bytes; O(1) if all earlier bytes are parsed, otherwise O(len)."""
         if not cython.compiled and type(data) is not bytes:  # compiled code checks the type by its signature
@@ -100,7 +95,6 @@ class ReadBuffer:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def refill(self) -> cython.bint:
         """Join `tail` to the unparsed bytes if both suffice for the next step; return False if more are needed."""
         unparsed: cython.Py_ssize_t = self.size - self.pos
@@ -117,7 +111,6 @@ class ReadBuffer:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def enough(self, total: cython.Py_ssize_t) -> cython.bint:
         """Return whether the available bytes complete the step at which the parser stopped; searches each byte once."""
         if self.wanted > 0:
@@ -142,7 +135,6 @@ class ReadBuffer:
         return end
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def forget(self, text: str) -> cython.bint:
         """Drop all bytes and accept no more input. Later calls raise ProtocolError with this text."""
         self.broken = text
@@ -153,7 +145,6 @@ class ReadBuffer:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def refuse(self, text: str) -> cython.bint:
         """Drop all bytes and raise a ProtocolError."""
         self.forget(text)

@@ -32,11 +32,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.errors import CommandError, ProtocolError
 from rillet.protocol.read_buffer import ReadBuffer
 

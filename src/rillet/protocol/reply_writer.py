@@ -39,10 +39,7 @@ from __future__ import annotations
 
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
+from rillet._cython import cython
 
 if cython.compiled:
     from cython.cimports.cpython.bytearray import PyByteArray_Resize  # type: ignore[import-not-found, unused-ignore]
@@ -158,7 +155,6 @@ class ReplyWriter:
         self.resp = resp
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def use_buffer(self, buf: bytearray) -> cython.bint:
         """Write to a buffer from now on, or to the same one after its size changed."""
         self.buf = buf
@@ -182,7 +178,6 @@ class ReplyWriter:
         return self.used + need <= self._room or self._grow(need)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _grow(self, need: cython.Py_ssize_t) -> cython.bint:
         """Enlarge the buffer to twice its contents plus `need` bytes, or to the last batch's size if larger."""
         size: cython.Py_ssize_t = max(2 * self.used + need, self.before, INITIAL_CAPACITY)
@@ -195,7 +190,6 @@ class ReplyWriter:
         return self.use_buffer(buf)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def reserve(self, need: cython.Py_ssize_t) -> cython.bint:
         """Reserve room for a reply whose approximate length is known."""
         self._reserve(need)
@@ -218,7 +212,6 @@ class ReplyWriter:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def append_span(self, source: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
         """Append bytes from a memory address; compiled only."""
         self._reserve(size)
@@ -242,7 +235,6 @@ class ReplyWriter:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _negative(self, prefix: cython.uchar, value: cython.longlong) -> cython.bint:
         """The rare negative case of `_header`, separate so that the common case is inlined."""
         if not cython.compiled:
@@ -258,19 +250,16 @@ class ReplyWriter:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def raw(self, data: bytes) -> cython.bint:
         """Append bytes that are already RESP (networking.c, addReplyProto)."""
         return self._append(data)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def ok(self) -> cython.bint:
         """Append +OK (shared.ok)."""
         return self._append(b"+OK\r\n")
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def simple(self, text: bytes) -> cython.bint:
         """Append a simple string; the text must not contain CR or LF (networking.c, addReplyStatus)."""
         self._append(b"+")
@@ -278,7 +267,6 @@ class ReplyWriter:
         return self._append(b"\r\n")
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def error(self, text: bytes) -> cython.bint:
         """Append an error line; the text includes the prefix word; CR and LF become spaces (addReplyErrorSdsSafe)."""
         if b"\r" in text or b"\n" in text:
@@ -288,13 +276,11 @@ class ReplyWriter:
         return self._append(b"\r\n")
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def integer(self, value: cython.longlong) -> cython.bint:
         """Append a signed 64-bit integer (networking.c, addReplyLongLong)."""
         return self._header(58, value)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def unsigned(self, value: cython.ulonglong) -> cython.bint:
         """Append an unsigned 64-bit integer."""
         if not cython.compiled:
@@ -305,7 +291,6 @@ class ReplyWriter:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def bulk(self, data: bytes) -> cython.bint:
         """Append a bulk string (networking.c, addReplyBulkCBuffer); O(len)."""
         size: cython.Py_ssize_t = len(data)
@@ -317,7 +302,6 @@ class ReplyWriter:
         return self._append(b"$%d\r\n%b\r\n" % (size, data))
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def bulk_span(self, source: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
         """Append a bulk string from a memory address; compiled only."""
         self._reserve(size + _ROOM)
@@ -326,7 +310,6 @@ class ReplyWriter:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def bulks(self, strings: list[Any]) -> cython.bint:
         """Append each byte string as a bulk string; O(bytes)."""
         data: bytes
@@ -335,7 +318,6 @@ class ReplyWriter:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def bulk_slice(self, source: bytearray, start: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.bint:
         """Append source[start:start+size] as a bulk string without a temporary object; check the range."""
         if start < 0 or size < 0 or start > len(source) - size:
@@ -349,7 +331,6 @@ class ReplyWriter:
         return self._append(b"$%d\r\n%b\r\n" % (size, bytes(source[start : start + size])))
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def raw_then_slice(
         self, before: bytes, source: bytearray, start: cython.Py_ssize_t, size: cython.Py_ssize_t
     ) -> cython.bint:
@@ -370,7 +351,6 @@ class ReplyWriter:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def bulk_int(self, value: cython.longlong) -> cython.bint:
         """Append an integer's decimal text as a bulk string (networking.c, addReplyBulkLongLong)."""
         if not cython.compiled:
@@ -389,7 +369,6 @@ class ReplyWriter:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def stream_id(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
         """Append `ms-seq` as a bulk string (t_stream.c, addReplyStreamID)."""
         if not cython.compiled:
@@ -405,57 +384,48 @@ class ReplyWriter:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def null(self) -> cython.bint:
         """Append a null (networking.c, addReplyNull)."""
         return self._append(b"$-1\r\n" if self.resp == 2 else b"_\r\n")
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def null_array(self) -> cython.bint:
         """Append a null array (networking.c, addReplyNullArray)."""
         return self._append(b"*-1\r\n" if self.resp == 2 else b"_\r\n")
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def array(self, size: cython.Py_ssize_t) -> cython.bint:
         """Append the header of an array; `size` replies must follow (networking.c, addReplyArrayLen)."""
         return self._header(42, size)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def map(self, size: cython.Py_ssize_t) -> cython.bint:
         """Append the header of a map; `size` pairs of replies must follow (networking.c, addReplyMapLen)."""
         return self._header(42, 2 * size) if self.resp == 2 else self._header(37, size)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def set(self, size: cython.Py_ssize_t) -> cython.bint:
         """Append the header of a set; `size` replies must follow (networking.c, addReplySetLen)."""
         return self._header(42 if self.resp == 2 else 126, size)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def push(self, size: cython.Py_ssize_t) -> cython.bint:
         """Append the header of a push message of `size` replies, in RESP2 an array (networking.c, addReplyPushLen)."""
         return self._header(42 if self.resp == 2 else 62, size)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def attribute(self, size: cython.Py_ssize_t) -> cython.bint:
         """Append the header of `size` pairs about the next reply; RESP3 only (networking.c, addReplyAttributeLen)."""
         assert self.resp == 3, "RESP2 has no attributes"
         return self._header(124, size)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def double(self, value: cython.double) -> cython.bint:
         """Append a double with 17 significant digits (networking.c, addReplyDouble)."""
         text: bytes = b"%.17g" % value
         return self._scalar(44, text)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def boolean(self, value: cython.bint) -> cython.bint:
         """Append a boolean, in RESP2 1 or 0 (networking.c, addReplyBool)."""
         if self.resp == 2:
@@ -463,13 +433,11 @@ class ReplyWriter:
         return self._append(b"#t\r\n" if value else b"#f\r\n")
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def bignum(self, digits: bytes) -> cython.bint:
         """Append an integer of any size, given as decimal digits (networking.c, addReplyBigNum)."""
         return self._scalar(40, digits)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _scalar(self, prefix: cython.uchar, text: bytes) -> cython.bint:
         """Append a bulk string in RESP2, a line with the prefix in RESP3."""
         if self.resp == 2:
@@ -477,7 +445,6 @@ class ReplyWriter:
         return self._append(b"%c%b\r\n" % (prefix, text))
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def verbatim(self, data: bytes, kind: bytes = b"txt") -> cython.bint:
         """Append text with a three-letter format, padded with spaces; a bulk string in RESP2 (addReplyVerbatim)."""
         if self.resp == 2:
@@ -494,7 +461,6 @@ class ReplyWriter:
         return self.used
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def truncate(self, mark: cython.Py_ssize_t) -> cython.bint:
         """Discard everything written since the mark."""
         if mark < 0 or mark > self.used:
@@ -503,25 +469,21 @@ class ReplyWriter:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def insert_array(self, mark: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.bint:
         """Make the `size` replies since the mark an array (setDeferredArrayLen); O(bytes since the mark)."""
         return self._insert(mark, 42, size)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def insert_map(self, mark: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.bint:
         """Make the 2 * `size` replies since the mark a map (setDeferredMapLen); O(bytes since the mark)."""
         return self._insert(mark, 42, 2 * size) if self.resp == 2 else self._insert(mark, 37, size)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def insert_set(self, mark: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.bint:
         """Make the `size` replies since the mark a set (setDeferredSetLen); O(bytes since the mark)."""
         return self._insert(mark, 42 if self.resp == 2 else 126, size)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _insert(self, mark: cython.Py_ssize_t, prefix: cython.uchar, size: cython.Py_ssize_t) -> cython.bint:
         """Insert a header at the mark and move the bytes after it."""
         if mark < 0 or mark > self.used:
@@ -557,7 +519,6 @@ class ReplyWriter:
         return out
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def shrink(self, peak: cython.Py_ssize_t) -> cython.bint:
         """Replace the buffer by a smaller one if it is empty and less than half of it was used lately."""
         if self.used or len(self.buf) <= INITIAL_CAPACITY or 2 * peak >= len(self.buf):

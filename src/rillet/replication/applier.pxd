@@ -23,11 +23,11 @@ cdef class Applier:
     cdef ArgumentSpans words
     cdef list _chunks
     cdef long long _kept
-    cpdef bint feed(self, bytes chunk) except -1
-    cdef bint _apply(self, long long start, bytes chunk) except -1
+    cpdef bint feed(self, bytes chunk)
+    cdef bint _apply(self, long long start, bytes chunk)
     cdef long long _position(self) except -1
-    cdef bint _forward(self, long long count) except -1
-    cdef bint _take(self, list[bytes] argv) except -1
-    cdef bint _run(self, list[bytes] argv) except -1
-    cdef bint _run_all(self, list whole) except -1
-    cdef bint _drop_reply(self, list[bytes] argv, Py_ssize_t at) except -1
+    cdef bint _forward(self, long long count)
+    cdef bint _take(self, list[bytes] argv)
+    cdef bint _run(self, list[bytes] argv)
+    cdef bint _run_all(self, list whole)
+    cdef bint _drop_reply(self, list[bytes] argv, Py_ssize_t at)

@@ -22,11 +22,7 @@ from __future__ import annotations
 
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.errors import ProtocolError
 from rillet.protocol.command_parser import CommandParser, unlimited_parser
 from rillet.protocol.reply_writer import ReplyWriter
@@ -85,7 +81,6 @@ class Applier:
         self._kept = 0
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def feed(self, chunk: bytes) -> cython.bint:
         """Apply the commands that this chunk completes; LinkError if the bytes are not commands. O(bytes)"""
         engine: Engine = self.engine
@@ -104,7 +99,6 @@ class Applier:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _apply(self, start: cython.longlong, chunk: bytes) -> cython.bint:
         """Apply the complete commands; `start` is the position of the chunk."""
         here: cython.longlong = self.here
@@ -145,7 +139,6 @@ class Applier:
         return self.fed - (parser.size - parser.pos) - len(parser.tail)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _forward(self, count: cython.longlong) -> cython.bint:
         """Publish the new offset, and forward the bytes up to it."""
         state: ReplicationState = self.engine.replication
@@ -163,7 +156,6 @@ class Applier:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _take(self, argv: list[bytes]) -> cython.bint:
         """Apply a command, or keep it until EXEC."""
         first: bytes = argv[0]
@@ -189,7 +181,6 @@ class Applier:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _run(self, argv: list[bytes]) -> cython.bint:
         self.engine.execute(self.session, argv)
         if self.session.out.used > 0:
@@ -198,7 +189,6 @@ class Applier:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _run_all(self, whole: list[Any]) -> cython.bint:
         """Run the commands of a transaction as one change: blocked clients are served, and it is logged, at its end."""
         engine: Engine = self.engine
@@ -225,7 +215,6 @@ class Applier:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _drop_reply(self, argv: list[bytes], at: cython.Py_ssize_t) -> cython.bint:
         """Empty the output; an error reply, which begins at `at`, is a difference between master and replica."""
         out: ReplyWriter = self.session.out

@@ -14,6 +14,6 @@ cdef class Blocking:
     cdef long long _arrivals
     cdef object _interrupt
     cdef ArgumentSpans _words
-    cpdef bint unblock(self, Session session) except -1
-    cpdef bint wake(self, Session session) except -1
-    cpdef bint serve_ready(self) except -1
+    cpdef bint unblock(self, Session session)
+    cpdef bint wake(self, Session session)
+    cpdef bint serve_ready(self)

@@ -21,11 +21,7 @@ from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.errors import CommandError, NoPerm
 from rillet.keyspace.clock import Clock
 from rillet.keyspace.database import Database
@@ -207,7 +203,6 @@ class Blocking:
         session.state |= _BLOCKED
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def unblock(self, session: Session) -> cython.bint:
         """Unblock the session without a reply. O(keys)"""
         blocked = session.blocked
@@ -224,7 +219,6 @@ class Blocking:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def wake(self, session: Session) -> cython.bint:
         """Notify the session's frontend that the session has a reply or a new deadline: on_wake or transport.woken.
 
@@ -325,7 +319,6 @@ class Blocking:
         self.ready.append(database)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def serve_ready(self) -> cython.bint:
         """Serve the clients of ready keys, first come first served (blocked.c: handleClientsBlockedOnKeys)."""
         while self.ready:

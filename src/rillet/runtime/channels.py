@@ -27,11 +27,7 @@ from __future__ import annotations
 
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.runtime import session_state
 from rillet.runtime.session import Session
 from rillet.structs.glob import matches
@@ -77,7 +73,6 @@ class Channels:
     # -- subscriptions -----------------------------------------------------------------------------------
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def subscribe(self, session: Session, name: bytes, kind: cython.int) -> cython.bint:
         """Subscribe the session to a name of a kind (CHANNEL, PATTERN, SHARD); return False if it was subscribed. O(1)
 
@@ -93,7 +88,6 @@ class Channels:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def unsubscribe(self, session: Session, name: bytes, kind: cython.int) -> cython.bint:
         """Unsubscribe the session from a name; return False if it was not subscribed. O(1)"""
         own: dict[bytes, Any] = self._own(session, kind)
@@ -142,7 +136,6 @@ class Channels:
     # -- messages -------------------------------------------------------------------------------------
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def publish(self, channel: bytes, message: bytes) -> cython.Py_ssize_t:
         """Send a message to the channel's subscribers, then to those of matching patterns; return their number.
 
@@ -163,7 +156,6 @@ class Channels:
         return count
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def publish_shard(self, channel: bytes, message: bytes) -> cython.Py_ssize_t:
         """Send a message to the shard channel's subscribers, without patterns; return their number. O(subscribers)"""
         listeners: Any = self.shards.get(channel)
@@ -172,7 +164,6 @@ class Channels:
         return self._send(listeners, b"3\r\n$8\r\nsmessage\r\n" + _bulks(channel, message))
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _send(self, listeners: dict[Any, Any], body: bytes) -> cython.Py_ssize_t:
         """Append a message to the output of every subscriber, except closing ones; return the number of subscribers."""
         array: bytes = b"*" + body

@@ -46,9 +46,9 @@ cdef class CommandLog:
     cdef CommandLogList _slow
     cdef CommandLogList _requests
     cdef CommandLogList _replies
-    cdef bint record(self, Session session, Command entry, ArgumentSpans words, long long nanoseconds, long long reply) except -1
-    cpdef bint record_list(self, Session session, Command entry, list[bytes] argv, long long nanoseconds) except -1
-    cdef bint record_longest(self, Session session, Command entry, bytes received, long long nanoseconds) except -1
-    cdef bint _record(self, Session session, Command entry, ArgumentSpans words, long long nanoseconds, long long request, long long reply) except -1
-    cdef bint _add(self, CommandLogList log, Session session, ArgumentSpans words, long long value) except -1
+    cdef bint record(self, Session session, Command entry, ArgumentSpans words, long long nanoseconds, long long reply)
+    cpdef bint record_list(self, Session session, Command entry, list[bytes] argv, long long nanoseconds)
+    cdef bint record_longest(self, Session session, Command entry, bytes received, long long nanoseconds)
+    cdef bint _record(self, Session session, Command entry, ArgumentSpans words, long long nanoseconds, long long request, long long reply)
+    cdef bint _add(self, CommandLogList log, Session session, ArgumentSpans words, long long value)
     cdef bytes _shortened(self, ArgumentSpans words)

@@ -18,11 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.protocol.command_parser import CommandParser
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime import registry, session_state
@@ -157,7 +153,6 @@ class CommandLog:
         self.each = self.slow_ns < _FINEST_TIME or self.large < _NEVER
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def record(
         self, session: Session, entry: Command, words: ArgumentSpans, nanoseconds: cython.longlong,
         reply: cython.longlong,
@@ -176,7 +171,6 @@ class CommandLog:
         return session.blocked is not None or self._record(session, entry, words, nanoseconds, request, reply)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def record_list(
         self, session: Session, entry: Command, argv: list[bytes], nanoseconds: cython.longlong
     ) -> cython.bint:
@@ -186,7 +180,6 @@ class CommandLog:
         return self._record(session, entry, words, nanoseconds, 0, 0)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def record_longest(
         self, session: Session, entry: Command, received: bytes, nanoseconds: cython.longlong
     ) -> cython.bint:
@@ -202,7 +195,6 @@ class CommandLog:
         return self.record(session, entry, words, nanoseconds, 0)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _record(
         self, session: Session, entry: Command, words: ArgumentSpans, nanoseconds: cython.longlong,
         request: cython.longlong, reply: cython.longlong,
@@ -220,7 +212,6 @@ class CommandLog:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _add(
         self, log: CommandLogList, session: Session, words: ArgumentSpans, value: cython.longlong
     ) -> cython.bint:

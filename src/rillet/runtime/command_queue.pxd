@@ -7,4 +7,4 @@ from rillet.structs.argument_spans cimport ArgumentSpans
 cdef class CommandQueue:
     cdef readonly list entries
     cdef PropagationBuffer feed
-    cpdef bint add(self, Command entry, ArgumentSpans words) except -1
+    cpdef bint add(self, Command entry, ArgumentSpans words)

@@ -10,11 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.protocol.command_parser import CommandParser, unlimited_parser
 from rillet.protocol.propagation_buffer import PropagationBuffer
 from rillet.runtime.registry import Command
@@ -35,7 +31,6 @@ class CommandQueue:
         self.feed = PropagationBuffer()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def add(self, entry: Command, words: ArgumentSpans) -> cython.bint:
         """Append a command: all of it or, with MemoryError, nothing (multi.c: queueMultiCommand)."""
         self.feed.reserve_spans(words)

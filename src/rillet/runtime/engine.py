@@ -17,11 +17,7 @@ from __future__ import annotations
 from os import urandom
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.keyspace.clock import Clock
 from rillet.keyspace.lru import LFU, LRM, LRU
 from rillet.runtime import session_state

@@ -10,11 +10,7 @@ from __future__ import annotations
 
 import sys
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.keyspace.clock import Clock
 from rillet.keyspace.database import Database
 from rillet.keyspace.expire_cycle import SLICE, ExpireCycle

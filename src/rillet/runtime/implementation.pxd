@@ -6,5 +6,5 @@ cdef class Implementation:
     cdef public object command
     cdef public object handler
     cdef public bint on_spans
-    cpdef bint run(self, Session session, ArgumentSpans words) except -1
-    cdef bint run_list(self, Session session, ArgumentSpans words) except -1
+    cpdef bint run(self, Session session, ArgumentSpans words)
+    cdef bint run_list(self, Session session, ArgumentSpans words)

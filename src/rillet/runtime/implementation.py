@@ -21,11 +21,7 @@ from __future__ import annotations
 
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.runtime.session import Session
 from rillet.structs.argument_spans import ArgumentSpans
 
@@ -43,13 +39,11 @@ class Implementation:
     on_spans: cython.bint
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Run one call."""
         return self.run_list(session, words)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def run_list(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Run one call with the handler."""
         argv: list[bytes] = words.to_list()

@@ -4,4 +4,4 @@ cimport cython
 cdef class LatencyHistogram:
     cdef readonly long long total
     cdef long long _counts[3072]
-    cpdef bint record(self, long long nanoseconds, long long times) except -1
+    cpdef bint record(self, long long nanoseconds, long long times)

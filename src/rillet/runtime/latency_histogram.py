@@ -11,10 +11,7 @@ Redis measures in microseconds and counts them here as thousands of nanoseconds;
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
+from rillet._cython import cython
 
 LONGEST = 1_000_000_000
 """A longer call counts as one of a second (server.h: LATENCY_HISTOGRAM_MAX_VALUE)."""
@@ -39,7 +36,6 @@ class LatencyHistogram:
             self._counts = [0] * COUNTERS
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def record(self, nanoseconds: cython.longlong, times: cython.longlong) -> cython.bint:
         """Count calls that took so long each. O(1)"""
         value: cython.longlong = 1 if nanoseconds < 1 else _LONGEST if nanoseconds > _LONGEST else nanoseconds

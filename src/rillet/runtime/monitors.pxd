@@ -14,5 +14,5 @@ cdef class Monitors:
     cdef long long _client
     cdef bytes _address
     cdef readonly list sessions
-    cdef bint feed(self, Session session, ArgumentSpans words, Session current) except -1
-    cdef bint _put_word(self, ArgumentSpans words, Py_ssize_t index) except -1
+    cdef bint feed(self, Session session, ArgumentSpans words, Session current)
+    cdef bint _put_word(self, ArgumentSpans words, Py_ssize_t index)

@@ -15,11 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime import session_state
 from rillet.runtime.session import Session
@@ -72,7 +68,6 @@ class Monitors:
             self._engine.observe()
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def feed(self, session: Session, words: ArgumentSpans, current: Session) -> cython.bint:
         """Send a line about a command; `current` is the client whose outermost command runs."""
         i: cython.Py_ssize_t
@@ -110,7 +105,6 @@ class Monitors:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _put_word(self, words: ArgumentSpans, index: cython.Py_ssize_t) -> cython.bint:
         """Append a blank and an argument in double quotes, with escapes for the bytes that are not printable. O(n)"""
         i: cython.Py_ssize_t

@@ -15,11 +15,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.keyspace.clock import Clock
 from rillet.protocol.propagation_buffer import PropagationBuffer
 from rillet.runtime import session_state
@@ -30,7 +26,7 @@ LOG_ONLY = 1 << 24
 """Added to the database of a pending command that is for the append-only log alone (redis.set_repl)."""
 _LOG_ONLY = cython.declare(cython.int, LOG_ONLY)
 _TRUSTED = cython.declare(cython.int, session_state.TRUSTED)
-# Values of Narrowing.form_of (rillet.runtime.older_replicas).
+# Values of Narrowing.form_of (rillet.replication.older_replicas).
 _EACH_FORM = cython.declare(cython.int, 1)
 _PLAIN_SET = cython.declare(cython.int, 2)
 _PLAIN_XADD = cython.declare(cython.int, 3)
@@ -47,7 +43,6 @@ class Log(Protocol):
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _database(index: cython.int) -> cython.int:
     """Return the database of a pending command, whatever its destination."""
     return -1 - index if index < 0 else index % _LOG_ONLY
@@ -79,7 +74,7 @@ class Propagation:
         self._spare = None
         self.feeds_replicas = False  # whether the changes of this engine go to replicas
         self.on_feed = None
-        # The rewriting of effects for older replicas (rillet.runtime.older_replicas), or None.
+        # The rewriting of effects for older replicas (rillet.replication.older_replicas), or None.
         self.narrow = None
         # Which calls of a command need no rewriting, by its declaration (Narrowing.form_of).
         self.forms = {}
@@ -107,7 +102,6 @@ class Propagation:
             self.on_feed()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def take_effects(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Count the changes of a command; log the commands that it passed to `propagate`, or else `words`."""
         self.dirty += session.dirty
@@ -136,7 +130,6 @@ class Propagation:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _is_known(self, session: Session, words: ArgumentSpans, commands: object) -> cython.bint:
         """Return whether older replicas certainly know the command that is logged as it is."""
         if commands is not None:
@@ -152,7 +145,6 @@ class Propagation:
         return kind == _EACH_FORM
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _take_both(self, db: cython.int, commands: list[Any], others: list[Any]) -> cython.bint:
         """Log the effects of a handler, and send other commands with the same result to older replicas."""
         one: list[bytes]
@@ -180,7 +172,6 @@ class Propagation:
                 self.flush_pending()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def add_deletions(self, db: cython.int, name: bytes, keys: list[bytes]) -> cython.bint:
         """Log a DEL or UNLINK for each key, outside of any handler."""
         feed: PropagationBuffer | None = self.feed
@@ -192,7 +183,6 @@ class Propagation:
         return feed.deletions(name, keys)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def flush_pending(self) -> cython.bint:
         """Log the collected changes of one outermost command; more than one command becomes a transaction."""
         pending = self.pending
@@ -221,7 +211,6 @@ class Propagation:
         return self._frame(last, b"EXEC", now)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def flush_each(self) -> cython.bint:
         """Log the collected changes without a transaction: those of SCAN, which belong to no common change."""
         pending = self.pending
@@ -232,7 +221,6 @@ class Propagation:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _append(self, db: cython.int, argv: list[bytes], now: cython.longlong) -> cython.bint:
         feed: PropagationBuffer | None = self.feed
         if db < 0:  # for replicas alone
@@ -250,7 +238,6 @@ class Propagation:
         return feed.command(argv)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _frame(self, db: cython.int, word: bytes, now: cython.longlong) -> cython.bint:
         """Log MULTI or EXEC. Since 7.2 they belong to no database, and SELECT follows MULTI (propagateNow)."""
         feed: PropagationBuffer | None = self.feed

@@ -27,5 +27,5 @@ cdef class Command:
     cdef readonly object handler
     cdef public dict subcommands
     cdef public long index
-    cpdef bint known_to(self, object compat) except -1
-    cpdef bint accepts(self, Py_ssize_t count) except -1
+    cpdef bint known_to(self, object compat)
+    cpdef bint accepts(self, Py_ssize_t count)

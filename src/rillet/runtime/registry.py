@@ -24,11 +24,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.runtime.implementation import Implementation, on_list
 from rillet.types.compat import NEVER, Compat, level_of
 
@@ -150,7 +146,6 @@ class Command:
         return found
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def known_to(self, compat: Compat) -> cython.bint:
         """Return whether a server has the command: since a level, or since a version of Valkey."""
         return self.level <= compat.level or (compat.valkey and self.valkey != "")
@@ -169,7 +164,6 @@ class Command:
         return self.valkey if self.valkey and compat.valkey else self.since
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def accepts(self, count: cython.Py_ssize_t) -> cython.bint:
         """Return whether a call of `count` words, including the command's name, satisfies the arity."""
         return count == self.arity or (self.arity < 0 and count >= -self.arity)

@@ -6,7 +6,7 @@
     setting    repl-compat 7.0                all replicas are treated as this server
 
 A replica of Redis ignores a command that it does not know, and goes on: its data then differs from that of its master.
-So a master must not send such a command (rillet.runtime.older_replicas), nor an RDB file with a newer type
+So a master must not send such a command (rillet.replication.older_replicas), nor an RDB file with a newer type
 (rillet.persistence.rdb.writer). `UNKNOWN` is the version of a replica that cannot be asked: the oldest one.
 
 **Accepted losses.** The time at which a consumer was last active (7.2), and the messages of idempotent producers (8.6),

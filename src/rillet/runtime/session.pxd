@@ -35,13 +35,13 @@ cdef class Session:
     cdef public object batch_value
     cdef public long long batch_ms
     cpdef long long now_ms(self) except -1
-    cpdef bint mute(self, Py_ssize_t mark) except -1
-    cpdef bint reply_error(self, Py_ssize_t mark, object error) except -1
-    cpdef bint push(self, bytes data) except -1
-    cpdef bint postpone(self, bytes data) except -1
-    cpdef bint flush_pushes(self) except -1
-    cpdef bint modified(self, bytes key) except -1
-    cpdef bint changed(self, ArgumentSpans words, long long count) except -1
-    cpdef bint propagate(self, list[bytes] argv) except -1
-    cpdef bint propagate_nothing(self) except -1
-    cpdef bint notify(self, bytes kind, bytes event, bytes key, list[bytes] subkeys=*) except -1
+    cpdef bint mute(self, Py_ssize_t mark)
+    cpdef bint reply_error(self, Py_ssize_t mark, object error)
+    cpdef bint push(self, bytes data)
+    cpdef bint postpone(self, bytes data)
+    cpdef bint flush_pushes(self)
+    cpdef bint modified(self, bytes key)
+    cpdef bint changed(self, ArgumentSpans words, long long count)
+    cpdef bint propagate(self, list[bytes] argv)
+    cpdef bint propagate_nothing(self)
+    cpdef bint notify(self, bytes kind, bytes event, bytes key, list[bytes] subkeys=*)

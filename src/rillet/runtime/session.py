@@ -26,11 +26,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rillet.runtime.command_engine import CommandEngine
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.keyspace import lru
 from rillet.keyspace.database import Database, Watcher
 from rillet.protocol.reply_writer import ReplyWriter
@@ -184,7 +180,6 @@ class Session:
     # -- replies and messages ------------------------------------------------------------------------
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def mute(self, mark: cython.Py_ssize_t) -> cython.bint:
         """Drop the output since position `mark` if CLIENT REPLY is OFF or SKIP; end SKIP."""
         if self.state & _MUTED:
@@ -193,7 +188,6 @@ class Session:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def reply_error(self, mark: cython.Py_ssize_t, error: object) -> cython.bint:
         """Replace the output since `mark` by an error reply, and count the error."""
         self.out.truncate(mark)
@@ -203,7 +197,6 @@ class Session:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def push(self, data: bytes) -> cython.bint:
         """Reply with bytes that CLIENT REPLY OFF and SKIP do not drop (networking.c: CLIENT_PUSHING)."""
         if self.state & _MUTED:
@@ -211,7 +204,6 @@ class Session:
         return self.out.raw(data)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def postpone(self, data: bytes) -> cython.bint:
         """Hold back a message until the running command has written its whole reply."""
         if self.pushes is None:
@@ -220,7 +212,6 @@ class Session:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def flush_pushes(self) -> cython.bint:
         """Append the messages that were held back to the output."""
         waiting: list[bytes] = self.pushes
@@ -232,7 +223,6 @@ class Session:
     # -- effects of a handler ------------------------------------------------------------------------
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def modified(self, key: bytes) -> cython.bint:
         """Record one change of the key and mark its watchers (signalModifiedKey, server.dirty++)."""
         self.dirty += 1
@@ -243,7 +233,6 @@ class Session:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def changed(self, words: ArgumentSpans, count: cython.longlong) -> cython.bint:
         """Record changes of the key that is the first argument, as `modified` records one."""
         db: Database = self.db
@@ -260,7 +249,6 @@ class Session:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def propagate(self, argv: list[bytes]) -> cython.bint:
         """Log and replicate `argv` instead of the received command; repeated calls log several commands."""
         if self.propagated is None:
@@ -270,7 +258,6 @@ class Session:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def propagate_nothing(self) -> cython.bint:
         """Do not log and replicate the received command (preventCommandPropagation)."""
         if self.propagated is None:
@@ -278,7 +265,6 @@ class Session:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def notify(
         self, kind: bytes, event: bytes, key: bytes, subkeys: list[bytes] | None = None
     ) -> cython.bint:

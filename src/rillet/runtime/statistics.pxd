@@ -12,7 +12,7 @@ cdef class CommandCounters:
     cdef public long long slow_us
     cdef public long long slowest_us
     cdef public LatencyHistogram histogram
-    cpdef bint count(self, long long nanoseconds, long long times, bint tracked) except -1
+    cpdef bint count(self, long long nanoseconds, long long times, bint tracked)
 
 @cython.final
 cdef class Statistics:
@@ -37,6 +37,6 @@ cdef class Statistics:
     cdef public long long longest_ns
     cdef public long long cron_ns
     cdef public long long log_ns
-    cpdef bint count_turn(self, long long commands, long long nanoseconds) except -1
+    cpdef bint count_turn(self, long long commands, long long nanoseconds)
     cpdef CommandCounters of(self, Command entry)
-    cpdef bint count_slow(self, Command entry, long long microseconds) except -1
+    cpdef bint count_slow(self, Command entry, long long microseconds)

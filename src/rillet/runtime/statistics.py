@@ -12,11 +12,7 @@ CONFIG RESETSTAT calls `reset` (Redis: server.c, resetServerStats).
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.runtime.latency_histogram import LatencyHistogram
 from rillet.runtime.registry import Command
 from rillet.types.compat import Compat
@@ -49,7 +45,6 @@ class CommandCounters:
         self.histogram = None
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def count(self, nanoseconds: cython.longlong, times: cython.longlong, tracked: cython.bint) -> cython.bint:
         """Count calls that took so long together; tracked: also in the histogram, which counts their average."""
         self.calls += times
@@ -117,7 +112,6 @@ class Statistics:
         return self.commands[entry.index]
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def count_turn(self, commands: cython.longlong, nanoseconds: cython.longlong) -> cython.bint:
         """Count a turn of a client."""
         self.turns += 1
@@ -128,7 +122,6 @@ class Statistics:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def count_slow(self, entry: Command, microseconds: cython.longlong) -> cython.bint:
         """Count a call that the slow log contains."""
         counters: CommandCounters = self.of(entry)

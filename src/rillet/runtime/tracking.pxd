@@ -3,7 +3,7 @@ from rillet.keyspace.database cimport KeyObserver
 from rillet.runtime.registry cimport Command
 from rillet.runtime.session cimport Session
 
-cdef bint same(const unsigned char *at, bytes word, Py_ssize_t size) except -1
+cdef bint same(const unsigned char *at, bytes word, Py_ssize_t size)
 
 @cython.final
 cdef class ClientTracking:
@@ -16,7 +16,7 @@ cdef class ClientTracking:
     cdef public bint broken
     cdef public long long redirect
     cdef public dict prefixes
-    cpdef bint clear(self) except -1
+    cpdef bint clear(self)
 
 @cython.final
 cdef class KeyReaders:
@@ -48,15 +48,15 @@ cdef class Tracking(KeyObserver):
     cdef bint _flushing
     cdef bint _immediate
     cdef public bint early
-    cpdef bint remember(self, Session session, Command entry, list[bytes] argv) except -1
+    cpdef bint remember(self, Session session, Command entry, list[bytes] argv)
     cdef bytes _report(self, const unsigned char *at, Py_ssize_t size, bytes key, object writer)
-    cdef bint _send_key(self, bytes key) except -1
-    cdef bint _remove(self, bytes key, KeyReaders readers) except -1
-    cdef bint _clear_table(self) except -1
-    cdef bint _send(self, Session session, ClientTracking state, bytes body) except -1
-    cdef bint _deliver(self, Session session, bytes data) except -1
-    cpdef bint command_ended(self, Session session, Command entry) except -1
-    cpdef bint send_pending(self, Session session) except -1
-    cpdef bint schedule(self) except -1
-    cdef bint is_full(self) except -1
-    cpdef bint make_room(self) except -1
+    cdef bint _send_key(self, bytes key)
+    cdef bint _remove(self, bytes key, KeyReaders readers)
+    cdef bint _clear_table(self)
+    cdef bint _send(self, Session session, ClientTracking state, bytes body)
+    cdef bint _deliver(self, Session session, bytes data)
+    cpdef bint command_ended(self, Session session, Command entry)
+    cpdef bint send_pending(self, Session session)
+    cpdef bint schedule(self)
+    cdef bint is_full(self)
+    cpdef bint make_room(self)

@@ -26,10 +26,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rillet.runtime.command_engine import CommandEngine
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
+from rillet._cython import cython
 
 if cython.compiled:
     from cython.cimports.libc.string import memcmp  # type: ignore[import-not-found, unused-ignore]
@@ -75,7 +72,6 @@ class ClientTracking:
         self.clear()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def clear(self) -> cython.bint:
         """Turn everything off, except that `redirect` keeps its value."""
         self.on = self.bcast = self.optin = self.optout = self.noloop = self.caching = self.broken = False
@@ -217,7 +213,6 @@ class Tracking(KeyObserver):
     # -- reads ---------------------------------------------------------------------------------------
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def remember(self, session: Session, entry: Command, argv: list[bytes]) -> cython.bint:
         """Record that the session has read the keys of a command (trackingRememberKeys). O(keys)"""
         state: ClientTracking | None = session.tracking
@@ -247,13 +242,11 @@ class Tracking(KeyObserver):
     # -- changes -------------------------------------------------------------------------------------
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def invalidate(self, key: bytes, writer: object) -> cython.bint:
         """Report the change of a key; `writer` is the session that changed it, None for the server itself."""
         return self._report(key, len(key), key, writer) is not None
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def invalidate_span(self, at: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
         """Report that `writer` has changed a key: `size` bytes at an address."""
         last: bytes | None
@@ -292,7 +285,6 @@ class Tracking(KeyObserver):
         return key if found else None
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _send_key(self, key: bytes) -> cython.bint:
         """Send a key to the clients that read it, and remove it from the table (trackingInvalidateKey)."""
         readers: KeyReaders | None = self.table.get(key)
@@ -323,7 +315,6 @@ class Tracking(KeyObserver):
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _remove(self, key: bytes, readers: KeyReaders) -> cython.bint:
         """Remove a key from the table; the last name takes its position. O(1)"""
         del self.table[key]
@@ -335,7 +326,6 @@ class Tracking(KeyObserver):
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _clear_table(self) -> cython.bint:
         self.table = {}
         self.names = []
@@ -359,7 +349,6 @@ class Tracking(KeyObserver):
     # -- messages ------------------------------------------------------------------------------------
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _send(self, session: Session, state: ClientTracking, body: bytes) -> cython.bint:
         """Send an invalidation to the session, or to the one that receives its messages (sendTrackingMessage)."""
         target: Session | None
@@ -378,7 +367,6 @@ class Tracking(KeyObserver):
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _deliver(self, session: Session, data: bytes) -> cython.bint:
         """Append a message to the output of a session: after its reply, if it runs a command."""
         if session.state & _CLOSING:
@@ -394,7 +382,6 @@ class Tracking(KeyObserver):
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def command_ended(self, session: Session, entry: Command | None) -> cython.bint:
         """Act at the end of an outermost command: send what waited for its reply, and end CLIENT CACHING."""
         state: ClientTracking | None = session.tracking
@@ -408,7 +395,6 @@ class Tracking(KeyObserver):
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def send_pending(self, session: Session) -> cython.bint:
         """Send the messages that waited for the reply of the running command (trackingHandlePendingKeyInvalidations).
 
@@ -427,7 +413,6 @@ class Tracking(KeyObserver):
     # -- broadcasts ----------------------------------------------------------------------------------
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def schedule(self) -> cython.bint:
         """Let the host call `broadcast` soon if keys were recorded for it."""
         state: PrefixState
@@ -467,13 +452,11 @@ class Tracking(KeyObserver):
     # -- the limit of the table ----------------------------------------------------------------------
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def is_full(self) -> cython.bint:
         """Return whether the table is too large, or was so at the last call of `make_room`."""
         return self._misses > 0 or (self.limit > 0 and len(self.table) > self.limit)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def make_room(self) -> cython.bint:
         """Invalidate some random keys while the table is too large (trackingLimitUsedSlots)."""
         if not self.clients:
@@ -505,7 +488,6 @@ class Tracking(KeyObserver):
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def same(at: cython.p_const_uchar, word: bytes, size: cython.Py_ssize_t) -> cython.bint:
     """Return whether `size` bytes at an address are those of a word of at least this size."""
     if cython.compiled:

@@ -26,10 +26,10 @@ cdef class Upkeep:
     cdef readonly object latency
     cdef readonly long long monitored_ns
     cdef long long _fitted
-    cpdef bint make_room(self) except -1
+    cpdef bint make_room(self)
     cdef readonly object lazyfree
     cdef public int conditions
     cdef int _paused
     cdef object _refusal
     cdef object _buffer
-    cdef bint _when(self, int condition, bint holds) except -1
+    cdef bint _when(self, int condition, bint holds)

@@ -11,11 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.keyspace.clock import Clock
 from rillet.keyspace.database import Database
 from rillet.keyspace.defrag import IDLE, ActiveDefrag
@@ -110,7 +106,6 @@ class Upkeep:
     # -- conditions (runtime/session_state.py) -------------------------------------------------------
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _when(self, condition: cython.int, holds: cython.bint) -> cython.bint:
         self.conditions = (self.conditions | condition) if holds else (self.conditions & ~condition)
         return True
@@ -162,7 +157,6 @@ class Upkeep:
     # -- eviction ------------------------------------------------------------------------------------
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def make_room(self) -> cython.bint:
         """Evict keys if the data is larger than `maxmemory`; return False if there is no room. Timers call this too.
 

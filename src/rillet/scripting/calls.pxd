@@ -41,17 +41,17 @@ cdef class ScriptCalls(LuaCaller):
     cdef bint _allow_oom
     cdef bint _announced
     cdef int _flags
-    cpdef bint start(self, Session caller, bytes name, int flags, bint read_only) except -1
-    cpdef bint end(self) except -1
+    cpdef bint start(self, Session caller, bytes name, int flags, bint read_only)
+    cpdef bint end(self)
     cpdef bint run(self, Session caller, bytes name, int flags, bint read_only, int function, bint of_library,
-                   list[bytes] argv, Py_ssize_t keys) except -1
-    cpdef bint run_cached(self, Session caller, list[bytes] argv, bint read_only) except -1
+                   list[bytes] argv, Py_ssize_t keys)
+    cpdef bint run_cached(self, Session caller, list[bytes] argv, bint read_only)
     cdef int _call_natively(self, LuaStack stack, bint raises) except -2
     cdef object _run_for_lupa(self, list[bytes] argv, bytes malformed, bint raises)
     cdef int _run_list(self, LuaStack stack, list[bytes] argv, bytes malformed, bint raises) except -2
     cdef int _run(self, LuaStack stack, ArgumentSpans words, bint raises) except -2
-    cdef bint _call_unlogged(self, Session session, Command entry, ArgumentSpans words) except -1
-    cdef bint _empty(self, ReplyWriter out) except -1
+    cdef bint _call_unlogged(self, Session session, Command entry, ArgumentSpans words)
+    cdef bint _empty(self, ReplyWriter out)
     cdef int _put_reply(self, LuaStack stack, ReplyWriter out, bint raises) except -2
     cdef object _arguments(self, tuple args)
     cdef bytes _number(self, object value)

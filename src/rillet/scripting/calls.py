@@ -17,11 +17,7 @@ from collections.abc import Callable
 from hashlib import sha1
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.errors import CommandError
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime import registry, session_state
@@ -157,7 +153,6 @@ class ScriptCalls(LuaCaller):
     # -- one run -------------------------------------------------------------------------------------
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def start(self, caller: Session, name: bytes, flags: cython.int, read_only: cython.bint) -> cython.bint:
         """Begin a script for a client (script.c: scriptPrepareForRun)."""
         assert not self.running
@@ -182,7 +177,6 @@ class ScriptCalls(LuaCaller):
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def end(self) -> cython.bint:
         """End the script (script.c: scriptResetRun)."""
         self.clock.unfreeze()
@@ -203,7 +197,6 @@ class ScriptCalls(LuaCaller):
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(
         self, caller: Session, name: bytes, flags: cython.int, read_only: cython.bint, function: cython.int,
         of_library: cython.bint, argv: list[bytes], keys: cython.Py_ssize_t,
@@ -236,7 +229,6 @@ class ScriptCalls(LuaCaller):
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run_cached(self, caller: Session, argv: list[bytes], read_only: cython.bint) -> cython.bint:
         """Run EVALSHA of a script that the interpreter knows and that declares no flags; else return False."""
         script: CachedScript | None = self.cache.get(argv[1])
@@ -394,7 +386,6 @@ class ScriptCalls(LuaCaller):
         return self._put_reply(stack, out, raises)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _empty(self, out: ReplyWriter) -> cython.bint:
         """Forget the last reply."""
         if len(out.buf) > _LARGE:
@@ -416,7 +407,6 @@ class ScriptCalls(LuaCaller):
         return 1
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _call_unlogged(self, session: Session, entry: Command, words: ArgumentSpans) -> cython.bint:
         """Run a command whose changes are not both logged and replicated (redis.set_repl)."""
         pending = self.engine.propagation.pending
@@ -572,7 +562,6 @@ class ScriptCalls(LuaCaller):
         return ()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def resp(self) -> cython.int:
         """Return the protocol that the script has selected."""
         return self.session.out.resp

@@ -9,10 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
+from rillet._cython import cython
 
 if not cython.compiled:  # names that the .pxd declares
     lua: Any = None

@@ -17,11 +17,7 @@
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.scripting.lua_stack import LuaStack
 
@@ -39,7 +35,6 @@ class ReplyReader:
         self._at = 0
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def put(self, stack: LuaStack, out: ReplyWriter) -> cython.bint:
         """Push the first reply of a writer."""
         self._at = 0
@@ -47,7 +42,6 @@ class ReplyReader:
         return self._next(out.buf)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _put_field(
         self, name: bytes, buf: bytearray, start: cython.Py_ssize_t, stop: cython.Py_ssize_t
     ) -> cython.bint:
@@ -57,7 +51,6 @@ class ReplyReader:
         return self._stack.set_pair()
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _next(self, buf: bytearray) -> cython.bint:
         """Push the reply at position `_at`."""
         kind: cython.int = buf[self._at]
@@ -103,7 +96,6 @@ class ReplyReader:
         return self._stack.end_table()
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _string(self, buf: bytearray, size: cython.Py_ssize_t, kind: cython.int) -> cython.bint:
         if size < 0:
             return self._stack.put_boolean(False)
@@ -121,7 +113,6 @@ class ReplyReader:
         return self._stack.end_table()
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _array(self, buf: bytearray, size: cython.Py_ssize_t) -> cython.bint:
         i: cython.Py_ssize_t
         if size < 0:
@@ -133,7 +124,6 @@ class ReplyReader:
         return self._stack.end_table()
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _map(self, buf: bytearray, size: cython.Py_ssize_t) -> cython.bint:
         _i: cython.Py_ssize_t
         self._stack.begin_table(0)
@@ -144,7 +134,6 @@ class ReplyReader:
         return self._stack.end_table()
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _set(self, buf: bytearray, size: cython.Py_ssize_t) -> cython.bint:
         _i: cython.Py_ssize_t
         self._stack.begin_table(0)
@@ -156,7 +145,6 @@ class ReplyReader:
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=True)
 def _number(buf: bytearray, start: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.longlong:
     """Return the integer in a part of a reply."""
     value: cython.ulonglong = 0

@@ -6,7 +6,7 @@ from rillet.structs.argument_spans cimport ArgumentSpans
 
 cdef class LuaCaller:
     cdef public bint killed
-    cpdef int resp(self) except -1
+    cpdef int resp(self)
     cpdef int called(self, int function, LuaStack stack) except -2
     cpdef bytes number_text(self, object value)
 
@@ -30,25 +30,25 @@ cdef class LuaStack:
     cdef bytearray _digits
     cdef int enter(self, void *state, int function) noexcept
     cdef int set_up(self, void *state) noexcept
-    cdef bint take_words(self) except -1
+    cdef bint take_words(self)
     cdef bint is_empty(self) noexcept
     cdef object take_arguments(self)
     cdef long kilobytes(self) noexcept
-    cdef bint put_bytes(self, bytes text) except -1
-    cdef bint put_part(self, bytearray buf, Py_ssize_t start, Py_ssize_t size) except -1
-    cdef bint put_integer(self, long long value) except -1
-    cdef bint put_double(self, double value) except -1
-    cdef bint put_boolean(self, bint value) except -1
-    cdef bint put_nil(self) except -1
-    cdef bint begin_table(self, Py_ssize_t items) except -1
-    cdef bint set_item(self, Py_ssize_t index) except -1
-    cdef bint set_pair(self) except -1
-    cdef bint end_table(self) except -1
+    cdef bint put_bytes(self, bytes text)
+    cdef bint put_part(self, bytearray buf, Py_ssize_t start, Py_ssize_t size)
+    cdef bint put_integer(self, long long value)
+    cdef bint put_double(self, double value)
+    cdef bint put_boolean(self, bint value)
+    cdef bint put_nil(self)
+    cdef bint begin_table(self, Py_ssize_t items)
+    cdef bint set_item(self, Py_ssize_t index)
+    cdef bint set_pair(self)
+    cdef bint end_table(self)
     cdef object take(self)
-    cdef bint put_error(self, bytes message, bint counted) except -1
-    cdef bint drop(self) except -1
+    cdef bint put_error(self, bytes message, bint counted)
+    cdef bint drop(self)
     cdef object run(self, int function, bint of_library, ReplyWriter out, list[bytes] words, Py_ssize_t first, Py_ssize_t keys)
-    cdef bint _put_words(self, list[bytes] words, Py_ssize_t start, Py_ssize_t stop) except -1
+    cdef bint _put_words(self, list[bytes] words, Py_ssize_t start, Py_ssize_t stop)
     cdef object _finish(self, int status, int place, ReplyWriter out)
     cdef object _raise_again(self, int kind, int place)
     cdef object _value(self, int index)

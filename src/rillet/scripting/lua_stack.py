@@ -33,11 +33,7 @@ from __future__ import annotations
 
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.scripting.lua_api import find_functions
 from rillet.structs.argument_spans import ArgumentSpans
@@ -86,7 +82,6 @@ class LuaCaller:
         self.killed = False
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def resp(self) -> cython.int:
         """Return the protocol that the script has selected."""
         raise NotImplementedError
@@ -266,7 +261,6 @@ class LuaStack:
         return results
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def take_words(self) -> cython.bint:
         """Set `words` to the arguments where Lua stores them; return False for unusual arguments."""
         count: cython.int = lua.gettop(self._state)
@@ -344,7 +338,6 @@ class LuaStack:
     # -- values for Lua --------------------------------------------------------------------------------------
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def put_bytes(self, text: bytes) -> cython.bint:
         """Push a string."""
         if cython.compiled:
@@ -356,7 +349,6 @@ class LuaStack:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def put_part(self, buf: bytearray, start: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.bint:
         """Push a part of a buffer as a string."""
         assert start >= 0 and 0 <= size <= len(buf) - start
@@ -369,7 +361,6 @@ class LuaStack:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def put_integer(self, value: cython.longlong) -> cython.bint:
         """Push an integer, which becomes a double."""
         if cython.compiled:
@@ -380,7 +371,6 @@ class LuaStack:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def put_double(self, value: cython.double) -> cython.bint:
         """Push a number."""
         if cython.compiled:
@@ -391,7 +381,6 @@ class LuaStack:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def put_boolean(self, value: cython.bint) -> cython.bint:
         """Push a boolean."""
         if cython.compiled:
@@ -402,7 +391,6 @@ class LuaStack:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def put_nil(self) -> cython.bint:
         """Push nil."""
         if cython.compiled:
@@ -413,7 +401,6 @@ class LuaStack:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def begin_table(self, items: cython.Py_ssize_t) -> cython.bint:
         """Push an empty table with room for a list of so many items; for 0, for a field."""
         if cython.compiled:
@@ -425,7 +412,6 @@ class LuaStack:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def set_item(self, index: cython.Py_ssize_t) -> cython.bint:
         """Pop a value and set the item of the table below."""
         if cython.compiled:
@@ -438,7 +424,6 @@ class LuaStack:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def set_pair(self) -> cython.bint:
         """Pop a value and a key and set the entry of the table below; nil is no key."""
         if cython.compiled:
@@ -456,7 +441,6 @@ class LuaStack:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def end_table(self) -> cython.bint:
         """Complete the table on top."""
         if not self.native:
@@ -469,7 +453,6 @@ class LuaStack:
         return self._values.pop()
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def put_error(self, message: bytes, counted: cython.bint) -> cython.bint:
         """Push the table of an error."""
         self.begin_table(0)
@@ -483,7 +466,6 @@ class LuaStack:
         return self.end_table()
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def drop(self) -> cython.bint:
         """Pop the value on top."""
         if cython.compiled:
@@ -536,7 +518,6 @@ class LuaStack:
             lua.settop(state, top)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _put_words(self, words: list[bytes], start: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.bint:
         """Push a list of words."""
         i: cython.Py_ssize_t

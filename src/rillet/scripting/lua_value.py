@@ -11,13 +11,9 @@ Compiled only.
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
-
 from typing import Any
 
+from rillet._cython import cython
 from rillet.protocol.reply_writer import ReplyWriter
 
 if not cython.compiled:  # names that the .pxd declares
@@ -35,7 +31,6 @@ _SMALLEST = cython.declare(cython.longlong, -(2**63))
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def write_plain(
     state: cython.p_void, index: cython.int, out: ReplyWriter, resp: cython.int, depth: cython.int
 ) -> cython.bint:
@@ -69,7 +64,6 @@ def write_plain(
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _write_list(
     state: cython.p_void, index: cython.int, out: ReplyWriter, resp: cython.int, depth: cython.int
 ) -> cython.bint:
@@ -90,7 +84,6 @@ def _write_list(
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _write_status(state: cython.p_void, index: cython.int, out: ReplyWriter) -> cython.bint:
     """Write a table whose only field is `ok`, a line of text; the table's first pair is on top of the stack."""
     top: cython.int = lua.gettop(state)

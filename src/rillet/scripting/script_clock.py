@@ -11,11 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rillet.runtime.engine import Engine
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.keyspace.clock import Clock
 
 _UNREAD = cython.declare(cython.longlong, -1)

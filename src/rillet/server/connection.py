@@ -33,11 +33,7 @@ from socket import IPPROTO_TCP, SHUT_RDWR, TCP_NODELAY
 from socket import socket as Socket
 from typing import Any, cast
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.errors import Misconf
 from rillet.protocol.command_parser import CommandParser
 from rillet.protocol.reply_writer import ReplyWriter

@@ -18,11 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime
 from typing import Any, TypeAlias
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.errors import InvalidID, InvalidValue
 from rillet.types.stream.id import StreamID
 
@@ -174,7 +170,6 @@ def append_fields(argv: list[bytes], fields: object) -> cython.bint:
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def longest(argv: list[bytes]) -> cython.Py_ssize_t:
     """Return the length of the longest argument of a command."""
     word: bytes

@@ -15,10 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
+from rillet._cython import cython
 
 OTHER, TEXT, INTEGER, BOOLEAN = range(4)
 _TEXT = cython.declare(cython.int, TEXT)

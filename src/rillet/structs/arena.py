@@ -18,10 +18,7 @@ Costs: allocate and free O(1), and a bytes copy when the first page doubles. Rej
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
+from rillet._cython import cython
 
 if not cython.compiled:
     from rillet.structs.block_list import BlockList
@@ -84,7 +81,6 @@ class Arena:
         return (place << 16) | fill
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def resize_last(self, place: cython.longlong, size: cython.Py_ssize_t, to: cython.Py_ssize_t) -> cython.bint:
         """Change the size of an item in place; return False unless it is the last of the current page and fits. O(1)"""
         page: cython.Py_ssize_t = place >> 16
@@ -99,7 +95,6 @@ class Arena:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def free(self, place: cython.longlong, size: cython.Py_ssize_t) -> cython.bint:
         """Free an item of `size` bytes. Return True if its page is empty now and was freed. O(1)"""
         page: cython.Py_ssize_t = place >> 16
@@ -118,7 +113,6 @@ class Arena:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def leave_current(self) -> cython.bint:
         """Let the next item begin a new page if more than a tenth of the current page's bytes are dead. O(1)"""
         used: cython.Py_ssize_t = self.page_fill(self.current) - _HEADER
@@ -127,7 +121,6 @@ class Arena:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _new_page(self, size: cython.Py_ssize_t) -> cython.Py_ssize_t:
         page: cython.Py_ssize_t
         if self.vacant:
@@ -158,7 +151,6 @@ class Arena:
         return int.from_bytes(self.pages.blocks[page][4:8], "little")
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _write(self, page: cython.Py_ssize_t, offset: cython.Py_ssize_t, value: cython.Py_ssize_t) -> cython.bint:
         """Write a number of the page's header."""
         if cython.compiled:

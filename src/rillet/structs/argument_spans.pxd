@@ -14,15 +14,15 @@ cdef class ArgumentSpans:
     cdef list[bytes] _original
     cdef bytearray _places
     cdef bytearray _sizes
-    cpdef bint make_room(self, Py_ssize_t count) except -1
-    cpdef bint take(self, list[bytes] argv, Py_ssize_t start, Py_ssize_t count) except -1
-    cpdef bint begin(self, bint received) except -1
-    cpdef bint put(self, Py_ssize_t index, bytes word) except -1
+    cpdef bint make_room(self, Py_ssize_t count)
+    cpdef bint take(self, list[bytes] argv, Py_ssize_t start, Py_ssize_t count)
+    cpdef bint begin(self, bint received)
+    cpdef bint put(self, Py_ssize_t index, bytes word)
     cpdef list[bytes] to_list(self)
-    cpdef bint restore(self) except -1
+    cpdef bint restore(self)
     cpdef bytes get(self, Py_ssize_t index)
-    cpdef bint equals(self, Py_ssize_t index, bytes value) except -1
-    cpdef bint is_char(self, Py_ssize_t index, int char) except -1
-    cpdef bint is_digit(self, Py_ssize_t index) except -1
-    cpdef bint is_option(self, Py_ssize_t index, bytes option) except -1
+    cpdef bint equals(self, Py_ssize_t index, bytes value)
+    cpdef bint is_char(self, Py_ssize_t index, int char)
+    cpdef bint is_digit(self, Py_ssize_t index)
+    cpdef bint is_option(self, Py_ssize_t index, bytes option)
     cpdef long long number(self, Py_ssize_t index) except -2

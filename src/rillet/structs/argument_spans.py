@@ -21,10 +21,7 @@ from __future__ import annotations
 
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
+from rillet._cython import cython
 
 if cython.compiled:
     from cython.cimports.libc.string import memcmp  # type: ignore[import-not-found, unused-ignore]
@@ -68,7 +65,6 @@ class ArgumentSpans:
         self.make_room(_START)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def make_room(self, count: cython.Py_ssize_t) -> cython.bint:
         """Ensure that the arrays have room for `count` arguments; shrink them after a much longer command."""
         if self.room >= count and (self.room <= _KEEP or count > _KEEP):
@@ -87,7 +83,6 @@ class ArgumentSpans:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def take(self, argv: list[bytes], start: cython.Py_ssize_t, count: cython.Py_ssize_t) -> cython.bint:
         """Set the spans to argv[start : start + count]."""
         i: cython.Py_ssize_t
@@ -107,7 +102,6 @@ class ArgumentSpans:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def begin(self, received: cython.bint) -> cython.bint:
         """Forget the arguments; the caller fills the arrays and sets `count`."""
         self.count = 0
@@ -120,7 +114,6 @@ class ArgumentSpans:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def put(self, index: cython.Py_ssize_t, word: bytes) -> cython.bint:
         """Replace an existing argument in what is logged, until `restore`."""
         if index < 0 or index >= self.count:
@@ -148,7 +141,6 @@ class ArgumentSpans:
         return words
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def restore(self) -> cython.bint:
         """Undo `put`: set the arguments as the client sent them. O(arguments that were replaced)"""
         if self.replaced >= 0:
@@ -169,7 +161,6 @@ class ArgumentSpans:
         return word
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def equals(self, index: cython.Py_ssize_t, value: bytes) -> cython.bint:
         """Return whether the argument exists and equals value."""
         n: cython.Py_ssize_t = len(value)
@@ -184,19 +175,16 @@ class ArgumentSpans:
     # Cheap tests of an argument before anything is parsed.
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def is_char(self, index: cython.Py_ssize_t, char: cython.int) -> cython.bint:
         """Return whether the argument exists and is this single character."""
         return 0 <= index < self.count and self.size[index] == 1 and self.at[index][0] == char
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def is_digit(self, index: cython.Py_ssize_t) -> cython.bint:
         """Return whether the argument exists and begins with a digit."""
         return 0 <= index < self.count and self.size[index] > 0 and 48 <= self.at[index][0] <= 57
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def is_option(self, index: cython.Py_ssize_t, option: bytes) -> cython.bint:
         """Return whether the argument exists and equals the lower-case option, ignoring case."""
         i: cython.Py_ssize_t
@@ -205,8 +193,15 @@ class ArgumentSpans:
             return False
         word: cython.p_const_uchar = self.at[index]
         lower: cython.p_const_uchar = option
+        # Setting bit 0x20 maps only letters to lower-case letters.
+        if cython.compiled:
+            while size >= 4:
+                if cython.cast(cython.p_uint, word)[0] | 0x20202020 != cython.cast(cython.p_uint, lower)[0]:
+                    return False
+                word += 4
+                lower += 4
+                size -= 4
         for i in range(size):
-            # Setting bit 0x20 maps only letters to lower-case letters.
             if word[i] | 0x20 != lower[i]:
                 return False
         return True

@@ -17,6 +17,6 @@ cdef class ArrayCursor:
     cdef Py_ssize_t _at
     cdef Py_ssize_t _end
     cdef long long _number
-    cpdef bint next(self) except -1
-    cdef bint _open(self, ArraySlice part, long long number) except -1
-    cdef bint _next_slice(self) except -1
+    cpdef bint next(self)
+    cdef bint _open(self, ArraySlice part, long long number)
+    cdef bint _next_slice(self)

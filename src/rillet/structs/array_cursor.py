@@ -9,11 +9,7 @@ cost nothing. The array must not change meanwhile. Cost: O(slices and windows be
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.structs.array_slice import ArraySlice
 from rillet.structs.sparse_array import ArrayBlock, SparseArray
 
@@ -56,7 +52,6 @@ class ArrayCursor:
         self._number = (self._high if self._backwards else self._low) >> array.shift
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _open(self, part: ArraySlice, number: cython.longlong) -> cython.bint:
         """Set the places of a slice to visit; return False if none of them is in the range."""
         array: SparseArray = self.array
@@ -84,7 +79,6 @@ class ArrayCursor:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _next_slice(self) -> cython.bint:
         """Open the next slice that has places in the range; return False if there is none."""
         array: SparseArray = self.array
@@ -130,7 +124,6 @@ class ArrayCursor:
         return False
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def next(self) -> cython.bint:
         """Go to the next value; return False at the end."""
         while True:

@@ -27,17 +27,17 @@ cdef class ArraySlice:
     cdef public Py_ssize_t top
     cdef public bytearray words
     cdef public bytearray offsets
-    cpdef Py_ssize_t memory_bytes(self) except -1
-    cdef Py_ssize_t place(self, Py_ssize_t offset) except -1
+    cpdef Py_ssize_t memory_bytes(self)
+    cdef Py_ssize_t place(self, Py_ssize_t offset)
     cdef unsigned long long word(self, Py_ssize_t offset) noexcept
-    cdef Py_ssize_t last(self) except -1
-    cdef bint move_window(self, Py_ssize_t offset, Py_ssize_t room) except -1
-    cdef bint grow_to(self, Py_ssize_t offset, Py_ssize_t slice_size) except -1
+    cdef Py_ssize_t last(self)
+    cdef bint move_window(self, Py_ssize_t offset, Py_ssize_t room)
+    cdef bint grow_to(self, Py_ssize_t offset, Py_ssize_t slice_size)
     cdef ArraySlice promoted(self, Py_ssize_t slice_size)
-    cdef bint is_wasteful(self, Py_ssize_t kmax, Py_ssize_t kmin) except -1
+    cdef bint is_wasteful(self, Py_ssize_t kmax, Py_ssize_t kmin)
     cdef ArraySlice demoted(self, Py_ssize_t kmin)
-    cdef bint insert(self, Py_ssize_t at, Py_ssize_t offset, unsigned long long word) except -1
-    cdef bint cut(self, Py_ssize_t first, Py_ssize_t end) except -1
-    cdef bint widen(self, Py_ssize_t room) except -1
-    cdef bint find_top(self) except -1
+    cdef bint insert(self, Py_ssize_t at, Py_ssize_t offset, unsigned long long word)
+    cdef bint cut(self, Py_ssize_t first, Py_ssize_t end)
+    cdef bint widen(self, Py_ssize_t room)
+    cdef bint find_top(self)
     cdef ArraySlice copy(self)

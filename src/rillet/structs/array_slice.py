@@ -25,11 +25,7 @@ import struct
 from math import isfinite, isnan
 from typing import TYPE_CHECKING, Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.structs.float_text import reply_text
 from rillet.structs.integer_text import decimal
 
@@ -249,14 +245,12 @@ class ArraySlice:
         self.offsets = _NO_OFFSETS if dense else bytearray(2 * room)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def memory_bytes(self) -> cython.Py_ssize_t:
         """Return the bytes of the slice with its buffers. O(1)"""
         size: cython.Py_ssize_t = _OBJECT + 8 * self.room
         return size if self.dense else size + _BUFFER + 2 * self.room
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def place(self, offset: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Return the first place of a sparse slice whose offset is not lower (arSparseFindPos). O(log count)"""
         low: cython.Py_ssize_t = 0
@@ -281,13 +275,11 @@ class ArraySlice:
         return word_at(self.words, at) if at < self.count and offset_at(self.offsets, at) == offset else 0
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def last(self) -> cython.Py_ssize_t:
         """Return the highest offset with a value; the slice is not empty."""
         return self.top if self.dense else offset_at(self.offsets, self.count - 1)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def move_window(self, offset: cython.Py_ssize_t, room: cython.Py_ssize_t) -> cython.bint:
         """Give a dense slice a larger window, which contains the present one."""
         words: bytearray = bytearray(8 * room)
@@ -298,7 +290,6 @@ class ArraySlice:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def grow_to(self, offset: cython.Py_ssize_t, slice_size: cython.Py_ssize_t) -> cython.bint:
         """Grow the window of a dense slice until it contains an offset (arSliceDenseGrowIfNeeded)."""
         room: cython.Py_ssize_t = self.room
@@ -348,7 +339,6 @@ class ArraySlice:
         return dense
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def is_wasteful(self, kmax: cython.Py_ssize_t, kmin: cython.Py_ssize_t) -> cython.bint:
         """Return whether this dense slice should become sparse: few values, and memory to save (arDenseMaybeDemote)."""
         if kmax == 0 or self.count > kmin or self.count > kmax or self.room == _LEAST_WINDOW or self.room < 4 * kmin:
@@ -370,7 +360,6 @@ class ArraySlice:
         return sparse
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def insert(self, at: cython.Py_ssize_t, offset: cython.Py_ssize_t, word: cython.ulonglong) -> cython.bint:
         """Insert a value at a place of a sparse slice that has room."""
         copy_slice(self.offsets, 2 * at + 2, self.offsets, 2 * at, 2 * (self.count - at))
@@ -381,7 +370,6 @@ class ArraySlice:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def cut(self, first: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.bint:
         """Remove the places from first to end, exclusive, of a sparse slice."""
         copy_slice(self.offsets, 2 * first, self.offsets, 2 * end, 2 * (self.count - end))
@@ -390,7 +378,6 @@ class ArraySlice:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def widen(self, room: cython.Py_ssize_t) -> cython.bint:
         """Give a sparse slice room for more values."""
         offsets: bytearray = bytearray(2 * room)
@@ -403,7 +390,6 @@ class ArraySlice:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def find_top(self) -> cython.bint:
         """Find the highest offset of a dense slice again after a removal. O(window)"""
         at: cython.Py_ssize_t = self.room - 1

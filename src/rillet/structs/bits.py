@@ -18,10 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
+from rillet._cython import cython
 
 if TYPE_CHECKING:  # the compiled module gets these C functions from its .pxd file
     memcpy: Any
@@ -60,7 +57,6 @@ def _ones(x: cython.ulonglong) -> cython.Py_ssize_t:
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def count_bits(p: cython.p_const_uchar, start: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """Return the number of set bits at the offsets from `start` to `stop`, exclusive. O(bytes)"""
     if start >= stop:
@@ -165,7 +161,6 @@ def read_field(
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def write_field(buf: bytearray, offset: cython.Py_ssize_t, width: cython.int, value: cython.ulonglong) -> cython.bint:
     """Store the low `width` bits of a value at an offset. O(1)"""
     if offset < 0 or offset + width > 8 * len(buf):

@@ -16,10 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
+from rillet._cython import cython
 
 _HEADER = cython.declare(cython.Py_ssize_t, 64)  # a bytearray object and its allocation's own header
 
@@ -39,7 +36,6 @@ class BlockList:
         self._make_room(count)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _make_room(self, count: cython.Py_ssize_t) -> cython.bint:
         """Ensure that `at` has room for `count` addresses; new ones are NULL."""
         if cython.compiled:
@@ -53,7 +49,6 @@ class BlockList:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def append(self, size: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Add a block of zeros at the end; return its index. After MemoryError, nothing has changed."""
         index: cython.Py_ssize_t = len(self.blocks)
@@ -67,7 +62,6 @@ class BlockList:
         return index
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def put(self, index: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.bint:
         """Create a block of zeros at an index that has none."""
         assert self.blocks[index] is None
@@ -80,7 +74,6 @@ class BlockList:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def enlarge(self, index: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.bint:
         """Replace a block by a larger one with the same beginning, followed by zeros. O(size)"""
         old: bytearray = self.blocks[index]
@@ -95,7 +88,6 @@ class BlockList:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def drop(self, index: cython.Py_ssize_t) -> cython.bint:
         """Free a block, if it exists; its index stays."""
         if self.blocks[index] is not None:
@@ -106,7 +98,6 @@ class BlockList:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def pop(self) -> cython.bint:
         """Free the last block and its index."""
         self.drop(len(self.blocks) - 1)
@@ -131,7 +122,6 @@ class BlockList:
         return twin
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def memory_bytes(self) -> cython.Py_ssize_t:
         """Return the bytes of the blocks and of the directory. O(1)"""
         return self.size + 16 * len(self.blocks) + 160

@@ -19,10 +19,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
+from rillet._cython import cython
 
 if cython.compiled:
     from cython.cimports.libc.string import memcpy  # type: ignore[import-not-found, unused-ignore]

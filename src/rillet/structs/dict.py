@@ -51,10 +51,7 @@ from collections.abc import Iterator
 from random import getrandbits, sample
 from typing import TYPE_CHECKING, Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
+from rillet._cython import cython
 from rillet.structs.dict_inspect import check_dict, describe
 from rillet.structs.dict_table import DictTable
 
@@ -110,7 +107,6 @@ def _next_cursor(cursor: cython.ulonglong, mask: cython.ulonglong) -> cython.ulo
 
 @cython.cfunc
 @cython.inline
-@cython.exceptval(-1)
 def _random_below(limit: cython.Py_ssize_t) -> cython.Py_ssize_t:
     bits: cython.ulonglong = getrandbits(62)
     return bits % cython.cast(cython.ulonglong, limit)
@@ -157,7 +153,6 @@ class Dict(DictTable):
         return self.add_span(key, len(key), key, -1)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def add(self, key: bytes) -> cython.bint:
         """Add a key without a value; return False if it exists (dictAdd). O(1)"""
         self.add_or_find(key)
@@ -174,7 +169,6 @@ class Dict(DictTable):
         return self.entry_value(n)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def set(self, key: bytes, value: object) -> cython.bint:
         """Set the value of a key; return whether the key is new (dictReplace). O(1)"""
         n: cython.Py_ssize_t
@@ -205,7 +199,6 @@ class Dict(DictTable):
         return self.add_span(key, len(key), rest, len(rest))
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def delete(self, key: bytes) -> cython.bint:
         """Delete the entry with this key; return False if it does not exist (dictDelete). O(1)"""
         if cython.compiled:
@@ -224,7 +217,6 @@ class Dict(DictTable):
         return value
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def delete_span(self, at: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
         """Delete the entry with this key; return False if it does not exist. O(1)"""
         n: cython.Py_ssize_t = self.find_span(at, size)
@@ -233,7 +225,6 @@ class Dict(DictTable):
         return self._remove(n)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _remove(self, n: cython.Py_ssize_t) -> cython.bint:
         """Remove an entry with its item and its object."""
         self._unlink(n, u32(self._record(n), 4))
@@ -245,7 +236,6 @@ class Dict(DictTable):
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def delete_entry(self, n: cython.Py_ssize_t) -> cython.bint:
         """Delete an entry by its number. O(1)"""
         self._live(n)
@@ -275,7 +265,6 @@ class Dict(DictTable):
         return value
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def prefetch_same(self, other: Dict, numbers: list[Any]) -> cython.bint:
         """Load what `take_same` will read for these entries of `other` into the processor's caches. O(numbers)
 
@@ -310,7 +299,6 @@ class Dict(DictTable):
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _prefetch_object(self, n: cython.Py_ssize_t) -> cython.bint:
         if n >> _RECORD_SHIFT < len(self._objects):
             chunk: list[Any] = self._objects[n >> _RECORD_SHIFT]
@@ -319,7 +307,6 @@ class Dict(DictTable):
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def tidy(self, times: cython.Py_ssize_t) -> cython.bint:
         """Do what follows a deletion, for deletions during a pause; return whether gaps remain. O(times)"""
         while times > 0:
@@ -403,7 +390,6 @@ class Dict(DictTable):
         return bytes(at[: self.span_size])
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def set_entry_value(self, n: cython.Py_ssize_t, value: object) -> cython.bint:
         """Set the value of an entry; None removes it. Bytes rest in the arena if the dict has `values`. O(1)"""
         self._live(n)
@@ -441,7 +427,6 @@ class Dict(DictTable):
         return self.span_size
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def value_byte(self, n: cython.Py_ssize_t) -> cython.int:
         """Return the first byte of the value of an entry that has bytes. O(1)"""
         self._live(n)
@@ -452,14 +437,12 @@ class Dict(DictTable):
         return first
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def wake_entry(self, n: cython.Py_ssize_t, value: object) -> cython.bint:
         """Give an entry an object that represents its bytes, which stay: `rest_entry` compares them later. O(1)"""
         self._live(n)
         return self._set_object(n, value)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def rest_entry(self, n: cython.Py_ssize_t, rest: bytes) -> cython.bint:
         """Replace the object of an entry by bytes. Equal bytes are not written: a child may share their page. O(1)"""
         at: cython.p_const_uchar = self.value_span(n)
@@ -492,7 +475,6 @@ class Dict(DictTable):
         return p[i:]
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def set_value_span(
         self, n: cython.Py_ssize_t, value: cython.p_const_uchar, value_size: cython.Py_ssize_t
     ) -> cython.bint:
@@ -547,7 +529,6 @@ class Dict(DictTable):
         return chunk[n & _RECORD_MASK]
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _set_object(self, n: cython.Py_ssize_t, value: object) -> cython.bint:
         """Set the object of an entry; the list of a block of records exists once one of them has an object."""
         at: cython.Py_ssize_t = n >> _RECORD_SHIFT
@@ -613,7 +594,6 @@ class Dict(DictTable):
         return int.from_bytes(self._record(n)[16:24], "little", signed=True)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def set_number(self, n: cython.Py_ssize_t, value: cython.longlong) -> cython.bint:
         """Set the number of an entry to a signed integer of 64 bits. O(1)"""
         self._live_number(n)
@@ -634,7 +614,6 @@ class Dict(DictTable):
         return score
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def set_score(self, n: cython.Py_ssize_t, value: cython.double) -> cython.bint:
         """Set the number of an entry to a double. O(1)"""
         self._live_number(n)
@@ -645,7 +624,6 @@ class Dict(DictTable):
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _live_number(self, n: cython.Py_ssize_t) -> cython.bint:
         if not self.has_numbers:
             raise TypeError("this dict stores no numbers")
@@ -659,7 +637,6 @@ class Dict(DictTable):
         return u64(self._record(n), 8) >> 40
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def set_lru(self, n: cython.Py_ssize_t, value: cython.long) -> cython.bint:
         """Set the LRU or LFU data of an entry, 0 to 2**24 - 1. O(1)"""
         if value < 0 or value > 0xFFFFFF:
@@ -668,7 +645,6 @@ class Dict(DictTable):
         return self.put_lru(n, value)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def put_lru(self, n: cython.Py_ssize_t, value: cython.long) -> cython.bint:
         """Do `set_lru` without checks, for each lookup."""
         bits: cython.ulonglong = value
@@ -679,7 +655,6 @@ class Dict(DictTable):
     # -- many entries ------------------------------------------------------------------------------------
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _collect(self, table: BlockList, index: cython.Py_ssize_t, into: list[Any]) -> cython.bint:
         """Append the numbers of the entries in a bucket."""
         link: cython.Py_ssize_t = bucket(table, index)
@@ -883,7 +858,6 @@ class Dict(DictTable):
     # -- movement and release ----------------------------------------------------------------------------
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _tidy(self, shrink: cython.bint) -> cython.bint:
         """Move a few entries and items if there are many gaps, and free one block of a former table. O(1)
 
@@ -907,7 +881,6 @@ class Dict(DictTable):
         return self._tidy_items()
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _tidy_items(self) -> cython.bint:
         """Move a few items if many bytes in pages are dead; without memory they stay for a while. O(1)"""
         if self.pauses == 0 and self.arena.dead > _MIN_DEAD and 2 * self.arena.dead > self.arena.live:
@@ -918,7 +891,6 @@ class Dict(DictTable):
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _pull_last(self) -> cython.bint:
         """Shorten the records by one: the last one is a gap, or moves into a gap. O(1)"""
         last: cython.Py_ssize_t = self._top - 1
@@ -958,7 +930,6 @@ class Dict(DictTable):
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _compact(self, steps: cython.Py_ssize_t, percent: cython.Py_ssize_t) -> cython.bint:
         """Move items away from pages of which less than `percent` is in use; `steps` bounds the items and pages."""
         page: cython.Py_ssize_t
@@ -985,7 +956,6 @@ class Dict(DictTable):
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _move_item(self, page: cython.Py_ssize_t, offset: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.bint:
         """Move a live item to the current page."""
         p: cython.p_uchar = address(self.arena.pages, page, offset)
@@ -1015,7 +985,6 @@ class Dict(DictTable):
         return n
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def reclaim(self, limit: cython.Py_ssize_t) -> cython.bint:
         """Fill up to `limit` gaps between records and items; return False if less than one part in eight are gaps.
 
@@ -1036,7 +1005,6 @@ class Dict(DictTable):
         return records or items
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def defrag_step(self, limit: cython.Py_ssize_t) -> cython.bint:
         """Fill gaps between records and between items, `limit` of each; return whether gaps worth it remain."""
         if self.pauses:
@@ -1076,7 +1044,6 @@ class Dict(DictTable):
         self._discard()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def free_some(self, limit: cython.Py_ssize_t, into: list[Any] | None = None) -> cython.bint:
         """Remove all entries and free up to `limit` blocks or objects; return whether more remain. O(limit)
 
@@ -1100,7 +1067,6 @@ class Dict(DictTable):
     # -- inspection --------------------------------------------------------------------------------------
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def memory_bytes(self) -> cython.Py_ssize_t:
         """Return the bytes that the dict uses, without its objects and what still waits to be freed. O(1)"""
         size: cython.Py_ssize_t = _EMPTY_BYTES + self._table0.memory_bytes() + self._records.memory_bytes()

@@ -30,11 +30,11 @@ cdef unsigned int hash_bytes(const unsigned char *at, Py_ssize_t size) noexcept
 
 
 cdef class EntryOwner:
-    cpdef bint entry_moves(self, object table, Py_ssize_t old, Py_ssize_t new) except -1
+    cpdef bint entry_moves(self, object table, Py_ssize_t old, Py_ssize_t new)
 
 
 cdef class GrowthGate:
-    cpdef bint allows(self, Py_ssize_t more) except -1
+    cpdef bint allows(self, Py_ssize_t more)
 
 
 cdef class DictTable:
@@ -85,20 +85,20 @@ cdef class DictTable:
     @cython.final
     cdef bint _same(self, Py_ssize_t n, const unsigned char *at, Py_ssize_t size) noexcept
     cdef long long _write_item(self, const unsigned char *at, Py_ssize_t size, const unsigned char *value, Py_ssize_t value_size) except -1
-    cdef bint _reserve_record(self) except -1
-    cdef Py_ssize_t _new_record(self) except -1
-    cdef bint _free_record(self, Py_ssize_t n) except -1
-    cdef bint _unlink(self, Py_ssize_t n, unsigned int h) except -1
-    cdef bint _relink(self, Py_ssize_t n, Py_ssize_t to) except -1
-    cdef bint _free_item(self, Py_ssize_t n) except -1
-    cdef bint _rehash_step(self) except -1
-    cdef bint _finish_rehash(self) except -1
-    cdef bint _discard(self) except -1
-    cdef bint _discard_entries(self) except -1
-    cdef bint _free_vacated(self, Py_ssize_t limit, list into) except -1
-    cdef bint _grow_if_needed(self) except -1
+    cdef bint _reserve_record(self)
+    cdef Py_ssize_t _new_record(self)
+    cdef bint _free_record(self, Py_ssize_t n)
+    cdef bint _unlink(self, Py_ssize_t n, unsigned int h)
+    cdef bint _relink(self, Py_ssize_t n, Py_ssize_t to)
+    cdef bint _free_item(self, Py_ssize_t n)
+    cdef bint _rehash_step(self)
+    cdef bint _finish_rehash(self)
+    cdef bint _discard(self)
+    cdef bint _discard_entries(self)
+    cdef bint _free_vacated(self, Py_ssize_t limit, list into)
+    cdef bint _grow_if_needed(self)
     @cython.final
-    cdef bint _live(self, Py_ssize_t n) except -1
-    cpdef bint rehash(self, Py_ssize_t steps) except -1
-    cpdef bint resize(self, Py_ssize_t size) except -1
-    cpdef bint shrink_if_needed(self) except -1
+    cdef bint _live(self, Py_ssize_t n)
+    cpdef bint rehash(self, Py_ssize_t steps)
+    cpdef bint resize(self, Py_ssize_t size)
+    cpdef bint shrink_if_needed(self)

@@ -11,10 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
+from rillet._cython import cython
 
 if not cython.compiled:
     from rillet.structs.arena import Arena
@@ -191,7 +188,6 @@ def bucket(table: BlockList, index: cython.Py_ssize_t) -> cython.Py_ssize_t:
 
 @cython.cfunc
 @cython.inline
-@cython.exceptval(-1, check=False)
 def set_bucket(table: BlockList, exp: cython.int, index: cython.Py_ssize_t, link: cython.Py_ssize_t) -> cython.bint:
     """Set the first entry of a bucket, in a table of 2**exp buckets; create its block if it does not exist."""
     if link or bucket(table, index):
@@ -202,7 +198,6 @@ def set_bucket(table: BlockList, exp: cython.int, index: cython.Py_ssize_t, link
 
 @cython.cfunc
 @cython.inline
-@cython.exceptval(-1, check=False)
 def _make_bucket(table: BlockList, exp: cython.int, index: cython.Py_ssize_t) -> cython.bint:
     """Create the block of a bucket, if it does not exist: `set_bucket` then allocates nothing."""
     segment: cython.Py_ssize_t = index >> _BUCKET_SHIFT
@@ -252,7 +247,6 @@ class EntryOwner:
     __slots__ = ()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def entry_moves(self, table: object, old: cython.Py_ssize_t, new: cython.Py_ssize_t) -> cython.bint:
         """Note the new number of an entry of the dict. Both numbers are valid; the dict must not be changed."""
         raise NotImplementedError
@@ -265,7 +259,6 @@ class GrowthGate:
     __slots__ = ()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def allows(self, more: cython.Py_ssize_t) -> cython.bint:
         """Return whether a table of so many bytes may be allocated; the dict must not be changed."""
         raise NotImplementedError
@@ -361,7 +354,6 @@ class DictTable:
         return address(self.arena.pages, place >> 16, place & 0xFFFF)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _live(self, n: cython.Py_ssize_t) -> cython.bint:
         """Raise IndexError unless n is the number of an entry."""
         if n < 0 or n >= self._top or u64(self._record(n), 8) == _FREE_MARK:
@@ -369,7 +361,6 @@ class DictTable:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _reserve_record(self) -> cython.bint:
         """Make room for a record, so that `_new_record` allocates nothing."""
         if self._free:
@@ -387,7 +378,6 @@ class DictTable:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _new_record(self) -> cython.Py_ssize_t:
         """Return the number of an unused record, which was reserved: the first gap, or a new one at the end."""
         n: cython.Py_ssize_t = self._free - 1
@@ -403,7 +393,6 @@ class DictTable:
         return n
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _free_record(self, n: cython.Py_ssize_t) -> cython.bint:
         """Add a record to the gaps: a list linked in both directions, by `next` and `hash`."""
         r: cython.p_uchar = self._record(n)
@@ -440,7 +429,6 @@ class DictTable:
         return place
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _free_item(self, n: cython.Py_ssize_t) -> cython.bint:
         """Mark the item of an entry as dead and free its bytes."""
         place: cython.longlong = u64(self._record(n), 8) & _PLACE_MASK
@@ -592,7 +580,6 @@ class DictTable:
         return n
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _relink(self, n: cython.Py_ssize_t, to: cython.Py_ssize_t) -> cython.bint:
         """Make the bucket or record that links to entry n (number + 1) link to `to` (number + 1, or 0) instead."""
         h: cython.uint = u32(self._record(n), 4)
@@ -617,7 +604,6 @@ class DictTable:
         raise AssertionError("an entry is missing from its chain")
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _unlink(self, n: cython.Py_ssize_t, h: cython.uint) -> cython.bint:
         """Take an entry out of its chain."""
         if self._relink(n, u32(self._record(n), 0)):
@@ -629,7 +615,6 @@ class DictTable:
     # -- size ------------------------------------------------------------------------------------------
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _grow_if_needed(self) -> cython.bint:
         """Start to double the table if it is full (_dictExpandIfNeeded)."""
         if self.rehashidx >= 0:
@@ -649,7 +634,6 @@ class DictTable:
         return False
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def shrink_if_needed(self) -> cython.bint:
         """Start to shrink a sparse table; return whether this began (htNeedsResize, dictShrinkIfNeeded). O(1)"""
         if self.rehashidx >= 0 or self.exp0 <= 2 or _resize_mode == 2:
@@ -664,7 +648,6 @@ class DictTable:
         return self.resize(max(self.used0, INITIAL_SIZE))
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def resize(self, size: cython.Py_ssize_t) -> cython.bint:
         """Start to rehash into the smallest table for `size` entries; return False if that is not useful. O(1)"""
         exp: cython.int = 2
@@ -683,13 +666,11 @@ class DictTable:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _rehash_step(self) -> cython.bint:
         """Rehash one bucket unless rehashing is paused (_dictRehashStep)."""
         return self.pauses == 0 and self.rehash(1)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def rehash(self, steps: cython.Py_ssize_t) -> cython.bint:
         """Move up to `steps` buckets to the new table; return whether more remain (dictRehash).
 
@@ -741,7 +722,6 @@ class DictTable:
         return False
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _finish_rehash(self) -> cython.bint:
         """Replace table 0 by table 1; the blocks of the old one are freed one by one."""
         if len(self._table0.blocks) > 1:
@@ -755,7 +735,6 @@ class DictTable:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _discard(self) -> cython.bint:
         """Empty the dict; its blocks and objects wait in `_vacated` to be freed. O(blocks of objects)"""
         for table in (self._table0, self._table1):
@@ -766,7 +745,6 @@ class DictTable:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _discard_entries(self) -> cython.bint:
         """Start again without records, items and objects; no bucket may refer to one."""
         for part in (self._records, self.arena.pages):
@@ -777,7 +755,6 @@ class DictTable:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _free_vacated(self, limit: cython.Py_ssize_t, into: list[Any] | None) -> cython.bint:
         """Free up to `limit` blocks or objects; append the objects to `into`, if given. Return whether more remain."""
         while limit > 0 and self._vacated:

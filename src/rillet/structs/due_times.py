@@ -22,11 +22,7 @@ from __future__ import annotations
 
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.structs.dict import Dict
 from rillet.structs.skiplist import Skiplist
 
@@ -96,7 +92,6 @@ class DueTimes:
         return int(score)  # without the fraction
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def set(self, name: bytes, when: cython.longlong) -> cython.bint:
         """Add a name, or change its time. O(log n)"""
         n: cython.Py_ssize_t = self.table.find(name)
@@ -112,7 +107,6 @@ class DueTimes:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def set_span(self, at: cython.p_const_uchar, size: cython.Py_ssize_t, when: cython.longlong) -> cython.bint:
         """Do `set` for the bytes at a memory address."""
         if when > _EXACT or self.far:
@@ -121,7 +115,6 @@ class DueTimes:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def remove_span(self, at: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
         """Do `remove` for the bytes at a memory address."""
         if self.far:
@@ -130,7 +123,6 @@ class DueTimes:
         return n >= 0 and self.order.remove(self.table, n) and self.table.delete_entry(n)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def remove(self, name: bytes) -> cython.bint:
         """Remove a name; return False if it has no time. O(log n)"""
         if self.far:
@@ -144,7 +136,6 @@ class DueTimes:
         return 0 if self.order.length == 0 else self._time(self.order.at(0))
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def count_before(self, when: cython.longlong) -> cython.Py_ssize_t:
         """Return the number of names with a time before `when`. O(log n)"""
         return self.order.below(self.table, float(when), False)
@@ -178,7 +169,6 @@ class DueTimes:
         self.table.owner = self.order
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def memory_bytes(self) -> cython.Py_ssize_t:
         """Return the bytes that the names and times use. O(1)"""
         return self.table.memory_bytes() + self.order.memory_bytes()

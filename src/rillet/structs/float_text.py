@@ -38,12 +38,8 @@ import re
 import struct
 from math import isinf, isnan
 
+from rillet._cython import cython
 from rillet.structs.integer_text import decimal
-
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
 
 _DECIMAL = re.compile(rb"[+-]?(?:([0-9]+)\.?([0-9]*)|\.([0-9]+))(?:[eE][+-]?[0-9]+)?")
 _HEXADECIMAL = re.compile(rb"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)(?:[pP][+-]?[0-9]+)?")
@@ -364,7 +360,6 @@ def _generate(
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _come_nearer(
     digits: bytearray, count: cython.Py_ssize_t, delta: cython.ulonglong, rest: cython.ulonglong,
     unit: cython.ulonglong, off: cython.ulonglong,

@@ -37,21 +37,21 @@ cdef class SearchArea:
     cdef double _lon
     cdef double _lat
     cdef double _distance
-    cpdef bint by_radius(self, double radius) except -1
-    cpdef bint by_box(self, double width, double height) except -1
-    cpdef bint by_polygon(self, list points) except -1
-    cdef bint _bound(self) except -1
-    cdef bint _bound_polygon(self) except -1
+    cpdef bint by_radius(self, double radius)
+    cpdef bint by_box(self, double width, double height)
+    cpdef bint by_polygon(self, list points)
+    cdef bint _bound(self)
+    cdef bint _bound_polygon(self)
     cdef double _reach(self) noexcept
     cdef double low(self, int cell) noexcept
     cdef double high(self, int cell) noexcept
-    cpdef int find_cells(self) except -1
-    cdef bint offer(self, double score, Py_ssize_t entry) except -1
-    cpdef bint collect(self, Skiplist skiplist, Dict table) except -1
-    cdef bint order(self, bint descending) except -1
+    cpdef int find_cells(self)
+    cdef bint offer(self, double score, Py_ssize_t entry)
+    cpdef bint collect(self, Skiplist skiplist, Dict table)
+    cdef bint order(self, bint descending)
     cdef double distance_at(self, Py_ssize_t index) noexcept
     cdef double score_at(self, Py_ssize_t index) noexcept
     cpdef Py_ssize_t entry_at(self, Py_ssize_t index) noexcept
-    cdef bint _covers(self, unsigned long long bits, int step) except -1
-    cpdef bint contains(self, double score) except -1
-    cdef bint _in_polygon(self) except -1
+    cdef bint _covers(self, unsigned long long bits, int step)
+    cpdef bint contains(self, double score)
+    cdef bint _in_polygon(self)

@@ -30,11 +30,7 @@ from __future__ import annotations
 from math import pi
 from typing import TYPE_CHECKING, Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.structs.dict import Dict
 from rillet.structs.skiplist import Skiplist
 
@@ -355,7 +351,6 @@ class SearchArea:
             self._lows, self._highs = [0.0] * 9, [0.0] * 9
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def by_radius(self, radius: cython.double) -> cython.bint:
         """Make it a circle."""
         self.kind = _CIRCLE
@@ -363,7 +358,6 @@ class SearchArea:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def by_box(self, width: cython.double, height: cython.double) -> cython.bint:
         """Make it a box, whose sides follow longitudes and latitudes."""
         self.kind = _BOX
@@ -372,7 +366,6 @@ class SearchArea:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def by_polygon(self, points: list[Any]) -> cython.bint:
         """Make it a polygon of (longitude, latitude)."""
         self.kind = _POLYGON
@@ -382,7 +375,6 @@ class SearchArea:
     # -- which cells -----------------------------------------------------------------------------------
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _bound(self) -> cython.bint:
         """Compute the longitudes and latitudes that bound the shape (geohashBoundingBox)."""
         if self.kind == _POLYGON:
@@ -401,7 +393,6 @@ class SearchArea:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _bound_polygon(self) -> cython.bint:
         """Compute the bounds, and the centre: the direction of the sum of the vertices as vectors."""
         x: cython.double = 0.0
@@ -436,7 +427,6 @@ class SearchArea:
         return max(far, distance(self.longitude, self.latitude, self._east, self._south, self.near))
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _covers(self, bits: cython.ulonglong, step: cython.int) -> cython.bint:
         """Return whether a cell and its neighbours reach as far as the shape in each direction."""
         if highest_latitude(_moved(bits, step, 0, 1), step) < self._north:
@@ -460,7 +450,6 @@ class SearchArea:
         return self._highs[cell]  # type: ignore[no-any-return]
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def find_cells(self) -> cython.int:
         """Begin a search: find the ranges of scores to read, in order (geohashCalculateAreasByShapeWGS84).
 
@@ -502,7 +491,6 @@ class SearchArea:
     # -- which positions -------------------------------------------------------------------------------
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def contains(self, score: cython.double) -> cython.bint:
         """Return whether a score is in the shape; remember its position and its distance (geoWithinShape)."""
         self._lat = latitude_of(score)
@@ -525,7 +513,6 @@ class SearchArea:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _in_polygon(self) -> cython.bint:
         """Return whether a ray from the position to the east crosses an odd number of edges."""
         inside: cython.bint = False
@@ -544,7 +531,6 @@ class SearchArea:
         return inside
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def offer(self, score: cython.double, entry: cython.Py_ssize_t) -> cython.bint:
         """Append a record to `found` if the score is in the shape; return whether no more are wanted."""
         if not self.contains(score):
@@ -565,7 +551,6 @@ class SearchArea:
         return self.count == self.limit
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def collect(self, skiplist: Skiplist, table: Dict) -> cython.bint:
         """Offer the members of a skiplist. O(log n + members in the ranges)"""
         cell: cython.int
@@ -595,7 +580,6 @@ class SearchArea:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def order(self, descending: cython.bint) -> cython.bint:
         """Sort the records of `found` by distance; equal ones keep their order. O(n log n)"""
         count: cython.Py_ssize_t = self.count

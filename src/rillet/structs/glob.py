@@ -30,10 +30,7 @@ star, which takes seconds to compile for a pattern of 60,000 bytes, and is ten t
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
+from rillet._cython import cython
 
 _STAR = cython.declare(cython.int, 42)
 _ANY = cython.declare(cython.int, 63)
@@ -46,14 +43,12 @@ _NESTING = cython.declare(cython.int, 1000)
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def matches(pattern: bytes, text: bytes, ignore_case: cython.bint = False) -> cython.bint:
     """Return whether the glob matches the whole text (util.c: stringmatchlen). O(pattern * text)"""
     return _match(pattern, text, len(text), ignore_case)
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _match(
     pattern: bytes, t: cython.p_const_uchar, end: cython.Py_ssize_t, ignore_case: cython.bint
 ) -> cython.bint:
@@ -148,14 +143,12 @@ def matching(pattern: bytes, texts: list[bytes]) -> list[bytes]:
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def matches_any(patterns: list[bytes], text: bytes) -> cython.bint:
     """Return whether one of the patterns matches. O(patterns * text)"""
     return matches_any_at(patterns, text, len(text))
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def matches_any_at(patterns: list[bytes], text: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
     """Do `matches_any` for a text at an address."""
     pattern: bytes

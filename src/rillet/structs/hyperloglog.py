@@ -35,10 +35,7 @@ from __future__ import annotations
 from binascii import a2b_base64, b2a_base64
 from typing import TYPE_CHECKING, Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
+from rillet._cython import cython
 
 if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
     from rillet.structs.hyperloglog_estimate import estimate
@@ -98,7 +95,6 @@ class Cursor:
         self.reset()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def reset(self) -> cython.bint:
         """Return to the start."""
         self.at = _HEADER
@@ -163,7 +159,6 @@ def cached_count(p: cython.p_const_uchar) -> cython.longlong:
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def cache_count(buf: bytearray, count: cython.longlong) -> cython.bint:
     """Write an estimate into the header. O(1)"""
     i: cython.int = 0
@@ -174,7 +169,6 @@ def cache_count(buf: bytearray, count: cython.longlong) -> cython.bint:
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def forget_count(buf: bytearray) -> cython.bint:
     """Mark the estimate in the header as outdated. O(1)"""
     buf[15] = buf[15] | 0x80
@@ -207,7 +201,6 @@ def add(
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def set_dense(buf: bytearray, index: cython.int, value: cython.int) -> cython.bint:
     """Raise a register of a dense string to a value; return whether it was smaller. O(1)"""
     at: cython.Py_ssize_t = _HEADER + (index * 6 >> 3)
@@ -282,7 +275,6 @@ def set_sparse(
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _split(
     buf: bytearray, at: cython.Py_ssize_t, op: cython.int, size: cython.int, left: cython.int, right: cython.int,
     new: cython.int, limit: cython.Py_ssize_t,
@@ -323,7 +315,6 @@ def _size_of_run(length: cython.int, part: cython.int) -> cython.int:
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _put_run(buf: bytearray, at: cython.Py_ssize_t, length: cython.int, part: cython.int) -> cython.Py_ssize_t:
     """Write an opcode for registers of the value in `part`, or 0; return the position after it."""
     if length == 0:
@@ -340,7 +331,6 @@ def _put_run(buf: bytearray, at: cython.Py_ssize_t, length: cython.int, part: cy
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _merge_values(buf: bytearray, at: cython.Py_ssize_t) -> cython.bint:
     """Merge adjacent VAL opcodes of one value among the next five opcodes, if one can hold their registers."""
     p: cython.p_uchar = buf
@@ -411,7 +401,6 @@ def _raise_field(p: cython.p_uchar, index: cython.int, value: cython.int) -> cyt
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def merge(registers: bytearray, p: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
     """Raise 16,384 registers, a byte each, to those of a valid string; return False if it is corrupt (hllMerge)."""
     if len(registers) != _REGISTERS:
@@ -422,7 +411,6 @@ def merge(registers: bytearray, p: cython.p_const_uchar, size: cython.Py_ssize_t
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def merge_dense(registers: bytearray, p: cython.p_const_uchar) -> cython.bint:
     """Raise registers to those of a dense string; `merge` has checked both."""
     if not cython.compiled:
@@ -440,7 +428,6 @@ def merge_dense(registers: bytearray, p: cython.p_const_uchar) -> cython.bint:
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def merge_sparse(
     registers: bytearray, p: cython.p_const_uchar, size: cython.Py_ssize_t, words: cython.bint
 ) -> cython.bint:
@@ -479,7 +466,6 @@ def merge_sparse(
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def to_dense(buf: bytearray) -> cython.bint:
     """Make a valid string dense; return False, without a change, if it is corrupt (hllSparseToDense). O(registers)"""
     if buf[4] == 0:
@@ -497,7 +483,6 @@ def to_dense(buf: bytearray) -> cython.bint:
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _pack(buf: bytearray, registers: bytearray) -> cython.bint:
     """Write registers into a dense string."""
     if len(buf) != _DENSE_SIZE or len(registers) != _REGISTERS:
@@ -525,7 +510,6 @@ def _pack(buf: bytearray, registers: bytearray) -> cython.bint:
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def store_registers(buf: bytearray, registers: bytearray, dense: cython.bint, limit: cython.Py_ssize_t) -> cython.bint:
     """Raise the registers of a valid string, as a dense one if `dense`; return False if it is corrupt (PFMERGE).
 
@@ -587,7 +571,6 @@ def count_registers(registers: bytearray) -> cython.longlong:
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _tally_sparse(counts: cython.p_uint, p: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
     """Count the registers of a sparse string by value; return False if it is corrupt; compiled only."""
     at: cython.Py_ssize_t = _HEADER
@@ -641,7 +624,6 @@ def registers_of(string: bytes | bytearray) -> bytearray | None:
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def use_words(on: cython.bint) -> cython.bint:
     """Choose whether compiled unions merge 8 registers at a time, or one; return the choice. The result is the same."""
     global _words
@@ -650,7 +632,6 @@ def use_words(on: cython.bint) -> cython.bint:
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def uses_words() -> cython.bint:
     """Return the choice of `use_words`."""
     return _words

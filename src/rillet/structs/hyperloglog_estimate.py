@@ -19,10 +19,7 @@ counters, which takes half the time. The table has 32 KB, of which the usual val
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
+from rillet._cython import cython
 
 if not cython.compiled:
     from math import sqrt
@@ -40,7 +37,6 @@ def pair_table() -> cython.p_ulonglong:
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _fill_pairs() -> cython.bint:
     """Fill the table of pairs."""
     pairs: cython.p_ulonglong = pair_table()

@@ -12,11 +12,11 @@ cdef class Union:
     cdef bytearray _room
     cdef list _strings
     cdef readonly bint dense
-    cdef bint clear(self) except -1
-    cdef bint merge(self, object string) except -1
+    cdef bint clear(self)
+    cdef bint merge(self, object string)
     cdef unsigned char *_block(self, int first) noexcept
     cdef long long count(self) except -2
-    cdef bint store(self, bytearray buf, Py_ssize_t limit) except -1
+    cdef bint store(self, bytearray buf, Py_ssize_t limit)
     cpdef bytearray values(self)
 
 cpdef long long count_string(object string) except -2

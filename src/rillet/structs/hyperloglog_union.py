@@ -19,11 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.structs.hyperloglog import DENSE, REGISTERS, count_registers, store_registers, to_dense, uses_words
 
 if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
@@ -174,7 +170,6 @@ class Union:
         self.clear()
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def clear(self) -> cython.bint:
         """Remove the strings."""
         self.dense = False
@@ -184,7 +179,6 @@ class Union:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def merge(self, string: object) -> cython.bint:
         """Add a valid string, bytes or a bytearray; return False if it is corrupt. O(1) or, if sparse, O(opcodes)"""
         p: cython.p_const_uchar = _address(string)
@@ -242,7 +236,6 @@ class Union:
         return count_registers(self.values()) if seen & _TOPS else estimate_sum(total)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def store(self, buf: bytearray, limit: cython.Py_ssize_t) -> cython.bint:
         """Store the union in one of its strings, which becomes dense if one was; False: corrupt. O(registers)"""
         if self._registers is not None or not self.dense:

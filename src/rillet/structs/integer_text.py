@@ -9,10 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
+from rillet._cython import cython
 
 _SCRATCH = cython.declare(bytearray, bytearray(21))  # the longest text: a sign and 20 digits
 
@@ -54,7 +51,6 @@ def decimal(value: Any) -> bytes:
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def put_decimal(to: bytearray, at: cython.Py_ssize_t, value: cython.longlong) -> cython.Py_ssize_t:
     """Write the decimal text of an integer to a buffer from a position on; return the end of the text."""
     if not cython.compiled:

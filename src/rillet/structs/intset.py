@@ -23,10 +23,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
+from rillet._cython import cython
 
 if cython.compiled:
     from cython.cimports.libc.string import memcpy  # type: ignore[import-not-found, unused-ignore]
@@ -43,7 +40,6 @@ _KEPT = cython.declare(cython.Py_ssize_t, 8192)  # bytes of a buffer that `clear
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def width_of(value: cython.longlong) -> cython.int:
     """Return the size that a member needs in bytes: 2, 4 or 8 (intset.c: _intsetValueEncoding)."""
     if -32768 <= value <= 32767:
@@ -81,7 +77,6 @@ class Intset:
         return intset
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def load(self, source: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
         """Replace the members by those of an intset in memory, whose bytes are trusted; keep a small `buf`. O(bytes)"""
         if size > len(self.buf) or len(self.buf) > _KEPT:
@@ -96,7 +91,6 @@ class Intset:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def clear(self) -> cython.bint:
         """Remove all members; the width is the smallest one again. A small `buf` is kept. O(1)"""
         if len(self.buf) > _KEPT:
@@ -106,7 +100,6 @@ class Intset:
         return self._put_header()
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _put_header(self) -> cython.bint:
         p: cython.p_uchar = self.buf
         put_u32(p, 0, self.width)
@@ -118,7 +111,6 @@ class Intset:
         return bytes(self.buf[: self.nbytes()])
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def nbytes(self) -> cython.Py_ssize_t:
         """Return the number of bytes that `to_bytes` returns (intset.c: intsetBlobLen)."""
         return _HEADER + self.count * self.width
@@ -198,14 +190,12 @@ class Intset:
         return low
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def has(self, value: cython.longlong) -> cython.bint:
         """Return whether an integer is a member. O(log n)"""
         at: cython.Py_ssize_t = self._index(value)
         return at < self.count and self.number_at(at) == value
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def add(self, value: cython.longlong) -> cython.bint:
         """Add a 64-bit integer; return False if it is already a member (intset.c: intsetAdd). O(n)"""
         at: cython.Py_ssize_t = self._index(value)
@@ -220,7 +210,6 @@ class Intset:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _make_room(self, width: cython.int) -> cython.bint:
         """Make room for one more member of a width, to which all members are converted. O(1), O(n) if it is new"""
         need: cython.Py_ssize_t = _HEADER + (self.count + 1) * width
@@ -241,7 +230,6 @@ class Intset:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def remove(self, value: cython.longlong) -> cython.bint:
         """Remove a member; return False if it does not exist (intset.c: intsetRemove). O(n)"""
         at: cython.Py_ssize_t = self._index(value)
@@ -272,7 +260,6 @@ class Intset:
         return twin
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _rises(self) -> cython.bint:
         index: cython.Py_ssize_t
         for index in range(self.count - 1):

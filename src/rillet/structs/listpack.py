@@ -54,11 +54,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.errors import Corrupt
 from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.integer_text import decimal
@@ -124,7 +120,6 @@ def parse_digits(text: cython.p_const_uchar, n: cython.Py_ssize_t) -> cython.lon
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def is_int64(text: bytes) -> cython.bint:
     """Return whether the text is a canonical decimal 64-bit integer (Redis: lpStringToInt64)."""
     return parse_int64(text) != _NOT_INT or text == _NOT_INT_TEXT
@@ -331,7 +326,6 @@ def read_backlen(p: bytearray, pos: cython.Py_ssize_t) -> cython.Py_ssize_t:
 
 @cython.cfunc
 @cython.inline
-@cython.exceptval(-1, check=False)
 def entry_end(p: bytearray, pos: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """Return the position after the entry at pos; raise Corrupt if the entry reaches past end, the 0xFF.
 
@@ -350,7 +344,6 @@ def entry_end(p: bytearray, pos: cython.Py_ssize_t, end: cython.Py_ssize_t) -> c
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _other_end(p: bytearray, pos: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """Do `entry_end` for the other encodings."""
     b: cython.int = p[pos]
@@ -374,7 +367,6 @@ def _other_end(p: bytearray, pos: cython.Py_ssize_t, end: cython.Py_ssize_t) -> 
 
 @cython.cfunc
 @cython.inline
-@cython.exceptval(-1, check=False)
 def read_u32(p: bytearray, pos: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """Read a little-endian 32-bit number."""
     n: cython.Py_ssize_t = p[pos + 3]
@@ -497,7 +489,6 @@ class Listpack:
     # -- the whole listpack
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def load(self, source: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
         """Replace the contents by a listpack in memory with a trusted header; keep a small `buf`. O(bytes)"""
         if size > len(self.buf) or len(self.buf) > _KEPT:
@@ -511,7 +502,6 @@ class Listpack:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def clear(self) -> cython.bint:
         """Remove all entries; a small buffer is kept. O(1)"""
         if len(self.buf) > _KEPT:
@@ -549,7 +539,6 @@ class Listpack:
         return f"<Listpack: {self.length()} entries in {self.used} bytes>"
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def length(self) -> cython.Py_ssize_t:
         """Return the number of entries (Redis: lpLength). O(1); O(n) if the header's count is 65535 (unknown)."""
         n: cython.Py_ssize_t = self.count()
@@ -566,7 +555,6 @@ class Listpack:
         return n
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def shrink(self) -> cython.bint:
         """Release the spare capacity: replace the buffer by one of exactly `used` bytes (Redis: lpShrinkToFit)."""
         if self.used < len(self.buf):
@@ -577,13 +565,11 @@ class Listpack:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def can_append(self, nbytes: cython.Py_ssize_t) -> cython.bint:
         """Return whether the listpack stays within 1 GiB if it grows by nbytes (Redis: lpSafeToAdd)."""
         return self.used + nbytes <= 1073741824
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def validate(self, deep: cython.bint = True) -> cython.bint:
         """Return whether header and end are valid; deep=True also checks every entry (Redis: lpValidateIntegrity)."""
         p: bytearray = self.buf
@@ -608,7 +594,6 @@ class Listpack:
         return count in (n, _UNKNOWN)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def check(self) -> cython.bint:
         """Raise Corrupt if an invariant is broken. O(n)."""
         if not self.validate(True):
@@ -616,14 +601,12 @@ class Listpack:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def count(self) -> cython.Py_ssize_t:
         """Return the header's element count."""
         n: cython.Py_ssize_t = self.buf[5]
         return (n << 8) | self.buf[4]
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def set_count(self, n: cython.Py_ssize_t) -> cython.bint:
         """Write the header's element count."""
         self.buf[4] = n & 0xFF
@@ -667,7 +650,6 @@ class Listpack:
         return start
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def skip(self, pos: cython.Py_ssize_t, count: cython.Py_ssize_t = 1) -> cython.Py_ssize_t:
         """Return the position `count` entries after pos. Raise Corrupt if fewer than `count` entries follow."""
         p: bytearray = self.buf
@@ -702,7 +684,6 @@ class Listpack:
         return pos
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def is_end(self, pos: cython.Py_ssize_t) -> cython.bint:
         """Return whether pos is the position of the 0xFF."""
         return pos == self.used - 1
@@ -710,7 +691,6 @@ class Listpack:
     # -- reading
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def decode(self, pos: cython.Py_ssize_t) -> cython.bint:
         """Decode the entry at pos; return True for a string, False for an integer (Redis: lpGetWithSize).
 
@@ -789,7 +769,6 @@ class Listpack:
         return out
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def compare(self, pos: cython.Py_ssize_t, value: bytes) -> cython.bint:
         """Return whether the entry at pos equals value. The final 0xFF equals no value (Redis: lpCompare)."""
         if pos == self.used - 1:
@@ -873,13 +852,11 @@ class Listpack:
     # -- writing
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def append(self, value: bytes) -> cython.bint:
         """Append a value (Redis: lpAppend)."""
         return self.append_span(value, len(value))
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def append_span(self, value: cython.p_const_uchar, n: cython.Py_ssize_t) -> cython.bint:
         """Append the n bytes at a memory address."""
         self.room(word_size(n))
@@ -888,7 +865,6 @@ class Listpack:
         return self.close(1)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def append_int(self, v: cython.longlong) -> cython.bint:
         """Append an integer (Redis: lpAppendInteger)."""
         self.room(_INT_ROOM)
@@ -896,7 +872,6 @@ class Listpack:
         return self.close(1)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def append_range(
         self, source: Listpack, start: cython.Py_ssize_t, end: cython.Py_ssize_t, count: cython.Py_ssize_t
     ) -> cython.bint:
@@ -912,7 +887,6 @@ class Listpack:
     # and the header. Between `open` and `close` the listpack has no terminator.
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def open(
         self, ints: cython.Py_ssize_t, words: ArgumentSpans, first: cython.Py_ssize_t, step: cython.Py_ssize_t,
         count: cython.Py_ssize_t,
@@ -958,7 +932,6 @@ class Listpack:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def close(self, count: cython.Py_ssize_t) -> cython.bint:
         """Terminate the listpack after `count` pushed entries and update its header."""
         p: cython.p_uchar = self.buf
@@ -967,7 +940,6 @@ class Listpack:
         return self.recount(count)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def matches(
         self, pos: cython.Py_ssize_t, words: ArgumentSpans, first: cython.Py_ssize_t, step: cython.Py_ssize_t,
         count: cython.Py_ssize_t,
@@ -996,21 +968,18 @@ class Listpack:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def prepend(self, value: bytes) -> cython.bint:
         """Insert a value at the beginning (Redis: lpPrepend). O(n)."""
         self.insert(_HEADER, value, False)
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def prepend_int(self, v: cython.longlong) -> cython.bint:
         """Insert an integer at the beginning (Redis: lpPrependInteger). O(n)."""
         self.insert_int(_HEADER, v, False)
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def insert(self, pos: cython.Py_ssize_t, value: bytes, after: cython.bint) -> cython.Py_ssize_t:
         """Insert a value before or after the entry at pos; return its position (Redis: lpInsertString). O(n)."""
         pos = self.place(pos, after)
@@ -1018,7 +987,6 @@ class Listpack:
         return pos
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def insert_span(
         self, pos: cython.Py_ssize_t, value: cython.p_const_uchar, n: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
@@ -1028,7 +996,6 @@ class Listpack:
         return pos
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def insert_int(self, pos: cython.Py_ssize_t, v: cython.longlong, after: cython.bint) -> cython.Py_ssize_t:
         """Insert an integer before or after the entry at pos; return its position (Redis: lpInsertInteger). O(n)."""
         pos = self.place(pos, after)
@@ -1037,14 +1004,12 @@ class Listpack:
         return pos
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def replace(self, pos: cython.Py_ssize_t, value: bytes) -> cython.Py_ssize_t:
         """Replace the entry at pos by a value; return its position (Redis: lpReplace). O(n)."""
         self.replace_span(pos, value, len(value))
         return pos
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def replace_span(
         self, pos: cython.Py_ssize_t, value: cython.p_const_uchar, n: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
@@ -1052,7 +1017,6 @@ class Listpack:
         return self.put(pos, entry_end(self.buf, pos, self.used - 1) - pos, value, n)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def replace_int(self, pos: cython.Py_ssize_t, v: cython.longlong) -> cython.Py_ssize_t:
         """Replace the entry at pos by an integer; return its position (Redis: lpReplaceInteger). O(n)."""
         if 0 <= v <= 127 and _HEADER <= pos < self.used - 1 and self.buf[pos] < 0x80 and self.buf[pos + 1] == 1:
@@ -1070,7 +1034,6 @@ class Listpack:
         return pos if pos != self.used - 1 else -1
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def delete_range(self, index: cython.Py_ssize_t, count: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Delete up to `count` entries from an index on. Return the number deleted (Redis: lpDeleteRange). O(n)."""
         deleted: cython.Py_ssize_t = 0
@@ -1089,7 +1052,6 @@ class Listpack:
         return deleted
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def move_range(self, start: cython.Py_ssize_t, end: cython.Py_ssize_t, to: cython.Py_ssize_t) -> cython.bint:
         """Move the entries from the position start up to end before the entry at `to`, which is not among them. O(n)"""
         size: cython.Py_ssize_t = end - start
@@ -1118,7 +1080,6 @@ class Listpack:
         return self.buf
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def recount(self, change: cython.Py_ssize_t) -> cython.bint:
         """Add `change` to the header's element count; an unknown count (65535) stays unknown."""
         n: cython.Py_ssize_t = self.count()
@@ -1127,7 +1088,6 @@ class Listpack:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def place(self, pos: cython.Py_ssize_t, after: cython.bint) -> cython.Py_ssize_t:
         """Return the position at which to insert a new entry: pos itself, or the end of the entry at pos if after."""
         if after:
@@ -1137,7 +1097,6 @@ class Listpack:
         return pos
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def gap(self, pos: cython.Py_ssize_t, replaced: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.bint:
         """Replace `replaced` bytes at pos by room for `size` bytes and move the bytes after them."""
         behind: cython.Py_ssize_t = self.used - pos - replaced
@@ -1150,7 +1109,6 @@ class Listpack:
         return put_u32(self.buf, 0, self.used)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def put(
         self, pos: cython.Py_ssize_t, replaced: cython.Py_ssize_t, value: cython.p_const_uchar, n: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
@@ -1163,7 +1121,6 @@ class Listpack:
         return write_word(p, pos, value, n)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def put_int(
         self, pos: cython.Py_ssize_t, replaced: cython.Py_ssize_t, v: cython.longlong
     ) -> cython.Py_ssize_t:

@@ -26,11 +26,7 @@ room after them; copying byte by byte took twice as long.
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.errors import Corrupt
 
 if cython.compiled:
@@ -82,7 +78,6 @@ def _claim_positions(n: cython.Py_ssize_t) -> cython.longlong:
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def pack(
     data: cython.p_const_uchar,
     n: cython.Py_ssize_t,
@@ -298,7 +293,6 @@ _DAMAGE = (
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def refuse_block(damage: cython.int) -> cython.bint:
     """Raise Corrupt for an error that is given as an index in _DAMAGE, the table of error texts."""
     raise Corrupt(_DAMAGE[damage], "Invalid LZF compressed string")

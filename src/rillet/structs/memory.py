@@ -17,10 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
+from rillet._cython import cython
 
 if TYPE_CHECKING:  # C functions, which the .pxd declares for the compiled module
     memcmp: Any
@@ -29,7 +26,6 @@ if TYPE_CHECKING:  # C functions, which the .pxd declares for the compiled modul
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def copy_part(
     dst: bytearray, dpos: cython.Py_ssize_t, src: bytes, spos: cython.Py_ssize_t, n: cython.Py_ssize_t
 ) -> cython.bint:
@@ -46,7 +42,6 @@ def copy_part(
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def copy_slice(
     dst: bytearray, dpos: cython.Py_ssize_t, src: bytearray, spos: cython.Py_ssize_t, n: cython.Py_ssize_t
 ) -> cython.bint:
@@ -75,7 +70,6 @@ def copy_out(src: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> 
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def equals(src: bytearray, start: cython.Py_ssize_t, value: bytes) -> cython.bint:
     """Return whether the bytes of src at start equal value."""
     n: cython.Py_ssize_t = len(value)
@@ -90,7 +84,6 @@ def equals(src: bytearray, start: cython.Py_ssize_t, value: bytes) -> cython.bin
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def put_u32(dst: bytearray, pos: cython.Py_ssize_t, v: cython.longlong) -> cython.bint:
     """Write the low 32 bits of v into dst at pos, in little-endian order."""
     if pos < 0 or pos > len(dst) - 4:

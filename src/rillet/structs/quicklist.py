@@ -43,11 +43,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.errors import Corrupt
 from rillet.structs.listpack import HEADER_SIZE, Listpack
 from rillet.structs.lzf import compress, decompress
@@ -64,14 +60,12 @@ _CLASSIC = cython.declare(cython.Py_ssize_t, 1 << 30)  # Redis 7.0 stores elemen
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def size_limit(fill: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """Return the byte limit of a node for a fill of -1 to -5: 4, 8, 16, 32 or 64 KiB (quicklistNodeNegFillLimit)."""
     return 4096 << (4 if fill < -5 else -fill - 1)
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def exceeds(fill: cython.Py_ssize_t, nbytes: cython.Py_ssize_t, count: cython.Py_ssize_t) -> cython.bint:
     """Return whether a node of that size and element count exceeds the limit (quicklistNodeExceedsLimit)."""
     if fill < 0:
@@ -99,13 +93,11 @@ class QuicklistNode:
         self._in_use = False  # a change of the node is not in Quicklist.node_bytes yet
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def is_plain(self) -> cython.bint:
         """Return whether the node is one large element."""
         return self.plain is not None or (self.block is not None and self._size < 0)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def nbytes(self) -> cython.Py_ssize_t:
         """Return the uncompressed size of the node's listpack or element."""
         if self.packed is not None:
@@ -115,7 +107,6 @@ class QuicklistNode:
         return -self._size if self._size < 0 else self._size
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def stored_bytes(self) -> cython.Py_ssize_t:
         """Return the size of the buffer that holds the elements. O(1)"""
         if self.packed is not None:
@@ -125,7 +116,6 @@ class QuicklistNode:
         return 0 if self.block is None else len(self.block)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def open(self) -> cython.bint:
         """Decompress the node; return False if it was not compressed (quicklistDecompressNode)."""
         if self.block is None:
@@ -139,7 +129,6 @@ class QuicklistNode:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def close(self) -> cython.bint:
         """Compress the node if that saves enough bytes. Return whether it was compressed (quicklistCompressNode)."""
         if self.block is not None or self.nbytes() < MIN_COMPRESS_BYTES:
@@ -232,7 +221,6 @@ class Quicklist:
     # -- limits of a node ----------------------------------------------------------------------------
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def is_large(self, size: cython.Py_ssize_t) -> cython.bint:
         """Return whether an element is so large that it gets a PLAIN node (quicklist.c: isLargeElement)."""
         if self.single:
@@ -244,7 +232,6 @@ class Quicklist:
         return size > (size_limit(self.fill) if self.fill < 0 else _SAFETY)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _takes(self, node: QuicklistNode | None, size: cython.Py_ssize_t) -> cython.bint:
         """Return whether an element of this size fits into the node (_quicklistNodeAllowInsert)."""
         if node is None:
@@ -256,7 +243,6 @@ class Quicklist:
         return not exceeds(self.fill, node.nbytes() + size + _OVERHEAD, node.count + 1)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _may_join(self, one: QuicklistNode | None, other: QuicklistNode | None) -> cython.bint:
         """Return whether two nodes fit into one (_quicklistNodeAllowMerge)."""
         if one is None or other is None or one.is_plain() or other.is_plain():
@@ -293,7 +279,6 @@ class Quicklist:
         return new
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _unlink(self, node: QuicklistNode) -> cython.bint:
         """Unlink a node and subtract its elements from `count` (__quicklistDelNode)."""
         if node.previous is None:
@@ -324,7 +309,6 @@ class Quicklist:
         return node.listpack()
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _measure_later(self, node: QuicklistNode) -> cython.bint:
         """Take a node that will change out of `node_bytes` until `_settle`."""
         if not node._in_use:
@@ -334,7 +318,6 @@ class Quicklist:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _settle(self) -> cython.bint:
         """Decompress the outer `depth` nodes; compress inner nodes that a change decompressed (__quicklistCompress)."""
         node: QuicklistNode
@@ -366,13 +349,11 @@ class Quicklist:
     # -- push and pop at the ends --------------------------------------------------------------------
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def push(self, value: bytes, head: cython.bint) -> cython.bint:
         """Add an element at the head or the tail (quicklistPush)."""
         return self.push_span(value, len(value), head)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def push_span(self, at: cython.p_const_uchar, size: cython.Py_ssize_t, head: cython.bint) -> cython.bint:
         """Do `push` for the bytes at an address."""
         node: QuicklistNode | None = self.head if head else self.tail
@@ -421,7 +402,6 @@ class Quicklist:
         return value
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def drop(self, head: cython.bint) -> cython.bint:
         """Remove the element at the head or the tail; the list must not be empty."""
         node: QuicklistNode | None = self.head if head else self.tail
@@ -433,7 +413,6 @@ class Quicklist:
     # -- a list that is unpacked for one command (keyspace/rest_buffer.py) -----------------------------
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def hold(
         self, node: QuicklistNode, packed: Listpack, fill: cython.Py_ssize_t, depth: cython.Py_ssize_t,
         classic: cython.bint, single: cython.bint,
@@ -474,7 +453,6 @@ class Quicklist:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def release(self, packed: Listpack) -> cython.bint:
         """Replace the listpack of `hold`, which its owner uses again, by a copy: the list lasts. O(nodes)"""
         node: QuicklistNode | None = self.head
@@ -548,7 +526,6 @@ class Quicklist:
         return None
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def insert(self, node: QuicklistNode, rank: cython.Py_ssize_t, value: bytes, after: cython.bint) -> cython.bint:
         """Insert an element before or after the element with the given rank in the node (_quicklistInsert)."""
         at_edge: cython.bint = rank == node.count - 1 if after else rank == 0
@@ -572,7 +549,6 @@ class Quicklist:
         return self._settle()
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _add(self, node: QuicklistNode, value: bytes, first: cython.bint) -> cython.bint:
         """Add an element at the beginning or the end of a node, and increment the node's count."""
         packed: Listpack = self._use(node)
@@ -622,7 +598,6 @@ class Quicklist:
         return one
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _join_around(self, center: QuicklistNode) -> cython.bint:
         """Merge a node with up to two neighbours on each side if they fit, in Redis's order (_quicklistMergeNodes)."""
         before: QuicklistNode | None = center.previous
@@ -649,7 +624,6 @@ class Quicklist:
     # -- compaction ----------------------------------------------------------------------------------
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def can_join_next(self, node: QuicklistNode) -> cython.bint:
         """Return whether `compact` would merge the next node into this one."""
         after: QuicklistNode | None = node.next
@@ -658,7 +632,6 @@ class Quicklist:
         return self._may_join(node, after)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def compact(self) -> cython.Py_ssize_t:
         """Shrink the bookmarked node or merge the next one into it; return the bytes freed. O(two nodes)
 
@@ -713,7 +686,6 @@ class Quicklist:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _replace_by_plain(self, node: QuicklistNode, rank: cython.Py_ssize_t, value: bytes) -> cython.bint:
         """Replace an element of a listpack by a PLAIN node (quicklistReplaceEntry)."""
         new: QuicklistNode = self._insert_plain(node, rank, value, True, rank == node.count - 1)
@@ -726,7 +698,6 @@ class Quicklist:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _delete(self, node: QuicklistNode, pos: cython.Py_ssize_t) -> cython.bint:
         """Delete one element of an uncompressed node, and the node if it becomes empty (quicklistDelIndex)."""
         if node.count == 1:
@@ -796,7 +767,6 @@ class Quicklist:
         return removed
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _remove_packed(
         self, node: QuicklistNode, packed: Listpack, value: bytes, most: cython.Py_ssize_t, backwards: cython.bint
     ) -> cython.Py_ssize_t:

@@ -1,7 +1,7 @@
 cimport cython
 
 cdef Py_ssize_t first_not_below(bytes chars, int c) noexcept
-cpdef bint release_some(list pending, Py_ssize_t limit) except -1
+cpdef bint release_some(list pending, Py_ssize_t limit)
 
 
 @cython.final
@@ -30,18 +30,18 @@ cdef class Rax:
     cdef Py_ssize_t depth
     cdef bytes tail
 
-    cpdef bint insert(self, bytes key, object value) except -1
-    cpdef bint try_insert(self, bytes key, object value) except -1
+    cpdef bint insert(self, bytes key, object value)
+    cpdef bint try_insert(self, bytes key, object value)
     cpdef object find(self, bytes key)
-    cpdef bint remove(self, bytes key) except -1
-    cpdef bint clear(self) except -1
+    cpdef bint remove(self, bytes key)
+    cpdef bint clear(self)
     cdef RaxNode walk(self, bytes key, list stack)
-    cdef bint _insert(self, bytes key, object value, bint overwrite) except -1
+    cdef bint _insert(self, bytes key, object value, bint overwrite)
     cdef RaxNode _split_at_edge(self, RaxNode h, Py_ssize_t j)
-    cdef bint _split_at_key(self, RaxNode h, Py_ssize_t j, object value) except -1
+    cdef bint _split_at_key(self, RaxNode h, Py_ssize_t j, object value)
     cdef RaxNode _extend(self, RaxNode h, bytes key, Py_ssize_t i)
     cdef RaxNode _prune(self, RaxNode h, list stack)
-    cdef bint _cut(self, RaxNode h, list stack, bytes key) except -1
-    cdef bint _cut_below(self, bytes path, RaxNode below) except -1
-    cdef bint _merge(self, RaxNode h, list stack) except -1
+    cdef bint _cut(self, RaxNode h, list stack, bytes key)
+    cdef bint _cut_below(self, bytes path, RaxNode below)
+    cdef bint _merge(self, RaxNode h, list stack)
     cdef bytes _shared(self, bytes chars)

@@ -72,10 +72,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
+from rillet._cython import cython
 from rillet.structs.rax_inspect import check_rax, show_rax
 
 NODE_MAX_SIZE = (1 << 29) - 1
@@ -260,7 +257,6 @@ def release(head: RaxNode) -> cython.bint:
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def release_some(pending: list[Any], limit: cython.Py_ssize_t) -> cython.bint:
     """Dismantle up to `limit` nodes of the subtrees in `pending`; return whether more remain. O(limit)
 
@@ -439,19 +435,16 @@ class Rax:
         return h.data
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def insert(self, key: bytes, value: object) -> cython.bint:
         """Set the value of a key; return whether the key is new. O(len(key)) (raxInsert)"""
         return self._insert(key, value, True)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def try_insert(self, key: bytes, value: object) -> cython.bint:
         """Insert a key unless it exists; return False and keep the old value if it does (raxTryInsert)."""
         return self._insert(key, value, False)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _insert(self, key: bytes, value: object, overwrite: cython.bint) -> cython.bint:
         h: RaxNode = self.walk(key, None)
         i: cython.Py_ssize_t = self.walked
@@ -502,7 +495,6 @@ class Rax:
         return opened
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _split_at_key(self, h: RaxNode, j: cython.Py_ssize_t, value: object) -> cython.bint:
         """Split a compressed node before byte j, where the new key ends; the second part represents the key.
 
@@ -550,7 +542,6 @@ class Rax:
         return chars
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def remove(self, key: bytes) -> cython.bint:
         """Remove a key; return whether it existed. O(len(key)) (raxRemove)"""
         stack: list[Any] = []
@@ -594,7 +585,6 @@ class Rax:
         return h
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _cut(self, h: RaxNode, stack: list, key: bytes) -> cython.bint:  # type: ignore[type-arg]
         """Record in `cuts` where Redis 8.10 splits chains after a removal of key; h is the last node on its path."""
         n: cython.Py_ssize_t = self.fixed_len
@@ -624,7 +614,6 @@ class Rax:
         return self._cut_below(key[:depth] + h.chars, h.link)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _cut_below(self, path: bytes, below: RaxNode) -> cython.bint:
         """Drop the `cuts` in the chain at `path`, but add the start of the chain's last node if that holds a value."""
         i: cython.Py_ssize_t
@@ -641,7 +630,6 @@ class Rax:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _merge(self, h: RaxNode, stack: list) -> cython.bint:  # type: ignore[type-arg]
         """Merge the chain of single-child, non-key nodes around node h into the chain's topmost node."""
         while stack:
@@ -672,7 +660,6 @@ class Rax:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def clear(self) -> cython.bint:
         """Remove all keys. This also breaks reference cycles between the tree and its values. O(nodes)"""
         old: RaxNode = self.head

@@ -17,23 +17,23 @@ cdef class RaxIterator:
     cdef Py_ssize_t key_len
     cdef Py_ssize_t version
 
-    cpdef bint seek(self, object op, bytes key=*) except -1
-    cpdef bint next(self) except -1
-    cpdef bint prev(self) except -1
+    cpdef bint seek(self, object op, bytes key=*)
+    cpdef bint next(self)
+    cpdef bint prev(self)
     cdef bint _step(self, bint forward) except -1
-    cpdef bint random_walk(self, Py_ssize_t steps=*) except -1
-    cpdef bint compare(self, object op, bytes key) except -1
-    cpdef bint set_data(self, object value) except -1
-    cpdef bint stop(self) except -1
-    cpdef bint eof(self) except -1
-    cdef bint _seek_near(self, RaxNode h, bytes key, bint forward) except -1
-    cdef bint _forward(self, RaxNode h, bint noup) except -1
-    cdef bint _backward(self, RaxNode h, bint noup) except -1
-    cdef bint _again(self, bint forward) except -1
+    cpdef bint random_walk(self, Py_ssize_t steps=*)
+    cpdef bint compare(self, object op, bytes key)
+    cpdef bint set_data(self, object value)
+    cpdef bint stop(self)
+    cpdef bint eof(self)
+    cdef bint _seek_near(self, RaxNode h, bytes key, bint forward)
+    cdef bint _forward(self, RaxNode h, bint noup)
+    cdef bint _backward(self, RaxNode h, bint noup)
+    cdef bint _again(self, bint forward)
     cdef RaxNode _greatest(self, RaxNode h)
     cdef RaxNode _enter(self, RaxNode h, Py_ssize_t j)
     cdef RaxNode _up(self)
     cdef RaxNode _visited(self, RaxNode child, Py_ssize_t j)
-    cdef bint _arrive(self, RaxNode h) except -1
-    cdef bint _end(self, Py_ssize_t depth, Py_ssize_t key_len) except -1
-    cdef bint _add(self, bytes chars, Py_ssize_t start, Py_ssize_t n) except -1
+    cdef bint _arrive(self, RaxNode h)
+    cdef bint _end(self, Py_ssize_t depth, Py_ssize_t key_len)
+    cdef bint _add(self, bytes chars, Py_ssize_t start, Py_ssize_t n)

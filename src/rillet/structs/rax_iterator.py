@@ -27,10 +27,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
+from rillet._cython import cython
 from rillet.structs.rax import Rax, RaxNode
 
 if not cython.compiled:
@@ -94,7 +91,6 @@ class RaxIterator:
         self.version = rax.version
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def seek(self, op: str | bytes, key: bytes = b"") -> cython.bint:
         """Seek the first key `^`, the last `$`, or the nearest `>` `>=` `<` `<=` `=` key; return whether one exists.
 
@@ -128,7 +124,6 @@ class RaxIterator:
         return self._seek_near(h, key, how[0] == ">")
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _seek_near(self, h: RaxNode, key: bytes, forward: cython.bint) -> cython.bint:
         """Step from h, the last node on the path of `key`, to the nearest key after (forward) or before `key`."""
         i: cython.Py_ssize_t = self.rax.walked
@@ -155,13 +150,11 @@ class RaxIterator:
         return self._forward(h, True) if forward else self._backward(h, True)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def next(self) -> cython.bint:
         """Step to the next key in byte order, amortized O(1) nodes (raxNext)."""
         return self._step(True)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def prev(self) -> cython.bint:
         """Step to the previous key in byte order, amortized O(1) nodes (raxPrev)."""
         return self._step(False)
@@ -182,7 +175,6 @@ class RaxIterator:
         return self._backward(self.node, False)  # type: ignore[arg-type]
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _again(self, forward: cython.bint) -> cython.bint:
         """Seek the current key again in a tree that has changed, then step from there."""
         if not self.flags & _SAFE:
@@ -195,7 +187,6 @@ class RaxIterator:
         return moved
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _forward(self, h: RaxNode, noup: cython.bint) -> cython.bint:
         """Move to the key after that of node h; noup: after h's child for the key's last byte (raxIteratorNextStep)."""
         depth: cython.Py_ssize_t = self.depth
@@ -225,7 +216,6 @@ class RaxIterator:
                 return self._arrive(h)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _backward(self, h: RaxNode, noup: cython.bint) -> cython.bint:
         """Move to the key before that of node h; noup: before h's child for the key's last byte."""
         depth: cython.Py_ssize_t = self.depth
@@ -300,7 +290,6 @@ class RaxIterator:
         return node
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _arrive(self, h: RaxNode) -> cython.bint:
         """Make the key of node h the current element."""
         self.node = h
@@ -309,7 +298,6 @@ class RaxIterator:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _end(self, depth: cython.Py_ssize_t, key_len: cython.Py_ssize_t) -> cython.bint:
         """Set the flag EOF and restore the last position. The last element stays current."""
         self.flags |= _EOF
@@ -318,7 +306,6 @@ class RaxIterator:
         return False
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _add(self, chars: bytes, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
         """Append chars[start:start+n] to the current key."""
         stop: cython.Py_ssize_t = self.key_len + n
@@ -329,7 +316,6 @@ class RaxIterator:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def set_data(self, value: object) -> cython.bint:
         """Replace the current element's value without a lookup; allowed during an iteration."""
         if self.node is None or self.version != self.rax.version:
@@ -339,7 +325,6 @@ class RaxIterator:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def random_walk(self, steps: cython.Py_ssize_t = 0) -> cython.bint:
         """Move to a random key, by a walk past `steps` keys (0: a random number). Return False in an empty tree.
 
@@ -371,7 +356,6 @@ class RaxIterator:
         return self._arrive(h)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def compare(self, op: str | bytes, key: bytes) -> cython.bint:
         """Return whether `current key <op> key` holds, for `>` `>=` `<` `<=` `=` `==` (raxCompare)."""
         how: str = op.decode("latin-1") if isinstance(op, bytes) else op
@@ -388,13 +372,11 @@ class RaxIterator:
         raise ValueError(f"unknown comparison operator {op!r}")
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def eof(self) -> cython.bint:
         """Return whether the last seek or step found no element (raxEOF)."""
         return (self.flags & _EOF) != 0
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def stop(self) -> cython.bint:
         """Release all nodes and values (raxStop); a seek restarts the iterator."""
         self.flags |= _EOF

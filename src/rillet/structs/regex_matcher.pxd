@@ -17,9 +17,9 @@ cdef class RegexMatcher:
     cdef object _first_steps
     cdef object _edges
     cdef object _first
-    cpdef bint matches(self, bytes text) except -1
-    cdef bint _matches_text(self, bytes text) except -1
+    cpdef bint matches(self, bytes text)
+    cdef bint _matches_text(self, bytes text)
     cdef bint _run(
         self, const unsigned char *text, Py_ssize_t size, unsigned int *sets, unsigned int *starts,
         unsigned int *edges, unsigned int *first, Py_ssize_t firsts, unsigned int *reached, unsigned int *seen
-    ) except -1
+    )

@@ -15,10 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
+from rillet._cython import cython
 
 if TYPE_CHECKING:  # a C function, which the .pxd declares for the compiled module
     PyByteArray_AS_STRING: Any
@@ -129,7 +126,6 @@ class RegexMatcher:
         self._first = _numbers([number for place in first for number in place])
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def matches(self, text: bytes) -> cython.bint:
         """Return whether the expression matches a part of the text. O(bytes * steps)"""
         if self._positions == 0:
@@ -145,7 +141,6 @@ class RegexMatcher:
                          len(self._first) // 2, [0] * (2 * self._positions), [0] * self._positions)  # fmt: skip
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _matches_text(self, text: bytes) -> cython.bint:
         one: bytes
         for one in self._texts:
@@ -163,7 +158,6 @@ class RegexMatcher:
         return False
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _run(
         self, text: cython.p_const_uchar, size: cython.Py_ssize_t, sets: cython.p_uint, starts: cython.p_uint,
         edges: cython.p_uint, first: cython.p_uint, firsts: cython.Py_ssize_t, reached: cython.p_uint,

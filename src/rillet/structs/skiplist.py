@@ -51,11 +51,7 @@ from collections.abc import Iterator
 from random import getrandbits
 from typing import TYPE_CHECKING, Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.structs.dict import Dict
 from rillet.structs.dict_table import EntryOwner
 
@@ -114,7 +110,6 @@ def _entry(p: cython.p_uchar, i: cython.Py_ssize_t) -> cython.Py_ssize_t:
 
 @cython.cfunc
 @cython.inline
-@cython.exceptval(-1, check=False)
 def _put_pair(p: cython.p_uchar, i: cython.Py_ssize_t, score: cython.double, n: cython.Py_ssize_t) -> cython.bint:
     if cython.compiled:
         memcpy(p + _PAIRS + _PAIR * i, cython.address(score), 8)  # noqa: F821
@@ -133,7 +128,6 @@ def _count(p: cython.p_uchar) -> cython.Py_ssize_t:
 
 @cython.cfunc
 @cython.inline
-@cython.exceptval(-1, check=False)
 def _move_pairs(
     p: cython.p_uchar, at: cython.Py_ssize_t, q: cython.p_uchar, start: cython.Py_ssize_t, count: cython.Py_ssize_t
 ) -> cython.bint:
@@ -186,7 +180,6 @@ def _is_below(
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _chance() -> cython.int:
     """Return a random number of levels for a new node; each further level has probability 1/4 (zslRandomLevel)."""
     level: cython.int = 1
@@ -269,7 +262,6 @@ class Skiplist(EntryOwner):
         return u32(self._node(x), _BACKWARD)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _reserve_node(self) -> cython.bint:
         """Prepare a node after the last one, so that `_split` allocates nothing."""
         x: cython.Py_ssize_t = self.nodes
@@ -285,7 +277,6 @@ class Skiplist(EntryOwner):
     # -- searching -----------------------------------------------------------------------------------
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _descend(
         self, kind: cython.int, score: cython.double, table: Dict, at: cython.p_const_uchar, size: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
@@ -314,7 +305,6 @@ class Skiplist(EntryOwner):
         return x
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _place(
         self, x: cython.Py_ssize_t, kind: cython.int, score: cython.double, table: Dict, at: cython.p_const_uchar,
         size: cython.Py_ssize_t,
@@ -332,7 +322,6 @@ class Skiplist(EntryOwner):
         return low
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _find(self, table: Dict, n: cython.Py_ssize_t, score: cython.double) -> cython.Py_ssize_t:
         """Find the position of an entry that is in the list with this score: return its node, set `at_index`.
 
@@ -356,7 +345,6 @@ class Skiplist(EntryOwner):
         return x
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def rank(self, table: Dict, n: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Return the number of members before that of an entry (zslGetRank). O(log n)"""
         self._find(table, n, table.score(n))
@@ -364,7 +352,6 @@ class Skiplist(EntryOwner):
         return first + self.at_index
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def below(self, table: Dict, score: cython.double, inclusive: cython.bint) -> cython.Py_ssize_t:
         """Return the number of members with a score below the given score, or equal to it if inclusive. O(log n)"""
         if cython.compiled:
@@ -372,14 +359,12 @@ class Skiplist(EntryOwner):
         return self._below(1 if inclusive else 0, score, table, b"", 0)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def below_member(self, table: Dict, member: bytes, inclusive: cython.bint) -> cython.Py_ssize_t:
         """Return the number of members below `member`, or equal if inclusive. All scores must be equal. O(log n)"""
         at: cython.p_const_uchar = member
         return self._below(4 if inclusive else 3, 0.0, table, at, len(member))
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _below(
         self, kind: cython.int, score: cython.double, table: Dict, at: cython.p_const_uchar, size: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
@@ -389,7 +374,6 @@ class Skiplist(EntryOwner):
         return first + self._place(x, kind, score, table, at, size)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def at(self, rank: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Return the entry of an existing rank (zslGetElementByRank), and set `at_node` and `at_index`. O(log n)"""
         if rank < 0 or rank >= self.length:
@@ -463,7 +447,6 @@ class Skiplist(EntryOwner):
     # -- insertion and removal -----------------------------------------------------------------------
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def add(self, table: Dict, member: bytes, score: cython.double) -> cython.bint:
         """Add a member to the dict and to the list; return False if it exists. O(log n)"""
         n: cython.Py_ssize_t = table.add_or_find(member)
@@ -476,7 +459,6 @@ class Skiplist(EntryOwner):
             raise
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def put_span(
         self, table: Dict, at: cython.p_const_uchar, size: cython.Py_ssize_t, score: cython.double
     ) -> cython.int:
@@ -504,14 +486,12 @@ class Skiplist(EntryOwner):
         return counts[1], counts[2]
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def discard(self, table: Dict, member: bytes) -> cython.bint:
         """Remove a member from the list and from the dict; return False if it does not exist. O(log n)"""
         n: cython.Py_ssize_t = table.find(member)
         return n >= 0 and self.remove(table, n) and table.delete_entry(n)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def insert(self, table: Dict, n: cython.Py_ssize_t, score: cython.double) -> cython.bint:
         """Add an entry that is not in the list, and set its number to the score (zslInsert). O(log n)
 
@@ -548,7 +528,6 @@ class Skiplist(EntryOwner):
         return self._lengthen(1)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _lengthen(self, by: cython.Py_ssize_t) -> cython.bint:
         """Add to the spans along the path of the last search."""
         level: cython.Py_ssize_t
@@ -559,7 +538,6 @@ class Skiplist(EntryOwner):
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _split(self, x: cython.Py_ssize_t, keep: cython.Py_ssize_t) -> cython.bint:
         """Move the members of a node from `keep` on to a new node after it; the last search ended at the node."""
         self._reserve_node()
@@ -596,14 +574,12 @@ class Skiplist(EntryOwner):
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def remove(self, table: Dict, n: cython.Py_ssize_t) -> cython.bint:
         """Remove an entry from the list, which the caller then deletes from the dict (zslDelete). O(log n)"""
         x: cython.Py_ssize_t = self._find(table, n, table.score(n))
         return self._cut(table, x, self.at_index, 1)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _cut(self, table: Dict, x: cython.Py_ssize_t, i: cython.Py_ssize_t, count: cython.Py_ssize_t) -> cython.bint:
         """Remove members of a node at which the last search ended, and the node if it becomes empty."""
         p: cython.p_uchar = self._node(x)
@@ -621,7 +597,6 @@ class Skiplist(EntryOwner):
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _search_before(self, table: Dict, x: cython.Py_ssize_t) -> cython.bint:
         """Search for the nodes before a node other than the head, in each level."""
         p: cython.p_uchar = self._node(x)
@@ -635,7 +610,6 @@ class Skiplist(EntryOwner):
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _unlink(self, table: Dict, x: cython.Py_ssize_t) -> cython.bint:
         """Remove a node that is empty, or whose members the node before it has taken (zslDeleteNode)."""
         self._search_before(table, x)
@@ -656,7 +630,6 @@ class Skiplist(EntryOwner):
         return self._close_gap(table, x)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _close_gap(self, table: Dict, x: cython.Py_ssize_t) -> cython.bint:
         """Move the last node to the place of a removed one, and free a block that is not needed."""
         last: cython.Py_ssize_t = self.nodes - 1
@@ -682,7 +655,6 @@ class Skiplist(EntryOwner):
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def move(self, table: Dict, n: cython.Py_ssize_t, score: cython.double) -> cython.bint:
         """Change the score of an entry (zslUpdateScore). O(log n)"""
         x: cython.Py_ssize_t = self._find(table, n, table.score(n))
@@ -700,7 +672,6 @@ class Skiplist(EntryOwner):
         return self.insert(table, n, score)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def delete_range(self, table: Dict, start: cython.Py_ssize_t, count: cython.Py_ssize_t) -> cython.bint:
         """Remove `count` existing ranks from `start` on, also from the dict (zslDeleteRangeByRank). O(log n + count)"""
         entries: list[Any] = []
@@ -733,7 +704,6 @@ class Skiplist(EntryOwner):
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def entry_moves(self, table: object, old: cython.Py_ssize_t, new: cython.Py_ssize_t) -> cython.bint:
         """Refer to an entry of the dict by its new number; the old one is still valid. O(log n)"""
         entries: Dict = table  # type: ignore[assignment]
@@ -755,7 +725,6 @@ class Skiplist(EntryOwner):
         self.level, self.tail = other.level, other.tail
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def free_some(self, limit: cython.Py_ssize_t) -> cython.bint:
         """Free up to `limit` blocks of a list that is not used any more; return whether more remain. O(limit)"""
         while limit > 0 and len(self.blocks.blocks):
@@ -764,7 +733,6 @@ class Skiplist(EntryOwner):
         return len(self.blocks.blocks) > 0
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def memory_bytes(self) -> cython.Py_ssize_t:
         """Return the bytes that the skiplist uses, without the dict. O(1)"""
         return self.blocks.memory_bytes() + 320

@@ -30,11 +30,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.structs.float_text import parse, parse_bound
 from rillet.structs.integer_text import decimal
 from rillet.structs.listpack import Listpack
@@ -203,7 +199,6 @@ def pack(values: list[Any]) -> Listpack:
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def most_bytes(values: list[Any]) -> cython.Py_ssize_t:
     """Return the most bytes that a listpack of texts and integers takes. O(values)"""
     total: cython.Py_ssize_t = 7
@@ -241,7 +236,6 @@ def _text(item: object) -> bytes:
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _merge(
     scores: cython.p_double, items: list[Any], source: cython.p_Py_ssize_t, target: cython.p_Py_ssize_t,
     start: cython.Py_ssize_t, middle: cython.Py_ssize_t, end: cython.Py_ssize_t, descending: cython.bint,
@@ -279,7 +273,6 @@ def picked(items: list[Any], ordered: bytearray, start: cython.Py_ssize_t, end: 
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def sort_integers(
     kept: bytearray, spared: bytearray, count: cython.Py_ssize_t, descending: cython.bint
 ) -> cython.bint:
@@ -391,7 +384,6 @@ def _compare(
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _exchange(order: list[Any], i: cython.Py_ssize_t, j: cython.Py_ssize_t, count: cython.Py_ssize_t) -> cython.bint:
     """Exchange `count` places from i on with those from j on."""
     k: cython.Py_ssize_t
@@ -403,7 +395,6 @@ def _exchange(order: list[Any], i: cython.Py_ssize_t, j: cython.Py_ssize_t, coun
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _median(
     keys: list[Any], order: list[Any], a: cython.Py_ssize_t, b: cython.Py_ssize_t, c: cython.Py_ssize_t,
     descending: cython.bint,
@@ -419,7 +410,6 @@ def _median(
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _pivot(
     keys: list[Any], order: list[Any], start: cython.Py_ssize_t, size: cython.Py_ssize_t, descending: cython.bint
 ) -> cython.Py_ssize_t:

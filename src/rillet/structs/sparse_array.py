@@ -21,11 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.structs.array_slice import ArraySlice
 
 if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
@@ -101,7 +97,6 @@ class SparseArray:
     # -- the directory -------------------------------------------------------------------------------
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def block_at(self, number: cython.longlong) -> cython.Py_ssize_t:
         """Return the first place in `blocks` whose number is not lower (arSuperDirFind). O(log blocks)"""
         low: cython.Py_ssize_t = 0
@@ -131,7 +126,6 @@ class SparseArray:
         return block.slots[number & (_BLOCK_SLOTS - 1)]  # type: ignore[no-any-return]
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _grow(self, number: cython.longlong) -> cython.bint:
         """Make room in the directory for a slice; from slice 2048 on, divide the directory into blocks (arDirGrow)."""
         if self.block_room:
@@ -153,7 +147,6 @@ class SparseArray:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _put_slice(
         self, number: cython.longlong, new: ArraySlice | None, old: ArraySlice | None
     ) -> cython.bint:
@@ -177,7 +170,6 @@ class SparseArray:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _find_highest(self) -> cython.bint:
         """Find the last slice again, and shorten a flat directory by half or more (arDirMaybeShrink)."""
         if self.count == 0:
@@ -221,7 +213,6 @@ class SparseArray:
         return cython.cast(cython.ulonglong, at + 1) << 2
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _release(self, word: cython.ulonglong) -> cython.bint:
         """Free the place of a value's string, if it has one."""
         if word & 3 == 0:
@@ -256,14 +247,12 @@ class SparseArray:
         return self.data(word) if word else None  # type: ignore[return-value]
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def set(self, index: cython.ulonglong, data: bytes, kmax: cython.Py_ssize_t = 10) -> cython.bint:
         """Set the value at an index up to 2^64 - 2; return whether it is new. O(1), in a sparse slice O(kmax)"""
         word: cython.ulonglong = word_of(data)
         return self.put(index, word or self.keep(data), kmax)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def put(self, index: cython.ulonglong, word: cython.ulonglong, kmax: cython.Py_ssize_t) -> cython.bint:
         """Store a value's word at an index; return whether a value is new there (arSet)."""
         number: cython.longlong = index >> self.shift
@@ -321,7 +310,6 @@ class SparseArray:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def reserve_range(self, first: cython.ulonglong, last: cython.ulonglong, kmax: cython.Py_ssize_t) -> cython.bint:
         """Make the slices dense that values at all indexes from first to last will fill.
 
@@ -352,7 +340,6 @@ class SparseArray:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def remove(self, index: cython.ulonglong, kmax: cython.Py_ssize_t = 10, kmin: cython.Py_ssize_t = 5) -> cython.bint:
         """Remove the value at an index; return whether there was one (arDel). O(1), at the end of a slice O(window)"""
         number: cython.longlong = index >> self.shift
@@ -402,7 +389,6 @@ class SparseArray:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _drop_slice(self, number: cython.longlong, found: ArraySlice) -> cython.bint:
         """Remove a slice with all its values."""
         at: cython.Py_ssize_t
@@ -415,7 +401,6 @@ class SparseArray:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _clear_part(
         self, number: cython.longlong, first: cython.Py_ssize_t, last: cython.Py_ssize_t, kmax: cython.Py_ssize_t,
         kmin: cython.Py_ssize_t,
@@ -484,7 +469,6 @@ class SparseArray:
         return before - self.count
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _drop_slices(self, first: cython.longlong, last: cython.longlong) -> cython.bint:
         """Remove the slices from first to last with all their values."""
         number: cython.longlong
@@ -520,7 +504,6 @@ class SparseArray:
     # -- the whole array -----------------------------------------------------------------------------
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def memory_bytes(self) -> cython.Py_ssize_t:
         """Return the bytes of the array. O(1)"""
         places: cython.Py_ssize_t = len(self.directory) + len(self.strings) + len(self.spare)
@@ -582,7 +565,6 @@ class SparseArray:
         return twin
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def free_some(self, parts: cython.Py_ssize_t) -> cython.bint:
         """Free some slices or strings of an array that is no longer used; return whether more remain."""
         rest: list[Any] = self.directory if self.directory else self.blocks if self.blocks else self.strings
@@ -592,7 +574,6 @@ class SparseArray:
         return len(self.directory) > 0 or len(self.blocks) > 0 or len(self.strings) > 0
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def begin_compaction(self) -> cython.bint:
         """Prepare `compact_slice`, which fills the lowest free places of `strings` first. O(free places)"""
         self.spare.sort()
@@ -600,7 +581,6 @@ class SparseArray:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def compact_slice(self, part: ArraySlice) -> cython.bint:
         """Move the strings of a slice from the end of `strings` to free places; return whether any moved."""
         used: cython.Py_ssize_t = len(self.strings) - len(self.spare)
@@ -625,7 +605,6 @@ class SparseArray:
         return moved
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def trim_strings(self) -> cython.bint:
         """Give back the free places at the end of `strings`. O(strings)"""
         end: cython.Py_ssize_t = len(self.strings)

@@ -25,10 +25,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
+from rillet._cython import cython
 
 if TYPE_CHECKING:  # the compiled module gets this C function from its .pxd file
     memcpy: Any

@@ -7,4 +7,4 @@ from rillet.types.charged cimport Charged
 cdef class Array(Charged):
     cdef readonly SparseArray cells
     cpdef unsigned long long next_index(self) except? 7777777777777777777
-    cpdef bint rework(self, unsigned long long size, Py_ssize_t slice_size, Py_ssize_t kmax) except -1
+    cpdef bint rework(self, unsigned long long size, Py_ssize_t slice_size, Py_ssize_t kmax)

@@ -18,11 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.structs.sparse_array import NO_INDEX, SparseArray
 from rillet.types.charged import Charged
 from rillet.types.encoding_limits import DEFAULTS
@@ -65,7 +61,6 @@ class Array(Charged):
         return 0 if last == _NO_INDEX else last + 1
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def rework(self, size: cython.ulonglong, slice_size: cython.Py_ssize_t, kmax: cython.Py_ssize_t) -> cython.bint:
         """Lay out the array again if a ring of another size requires it (arRingNeedsRework, arRingRework). O(size)"""
         old: SparseArray = self.cells

@@ -6,10 +6,7 @@ value's current size: the keyspace measures a value again after commands have lo
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
+from rillet._cython import cython
 
 
 @cython.cclass

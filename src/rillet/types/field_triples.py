@@ -11,11 +11,7 @@ All functions are O(n), as in Redis; a hash of this encoding has at most hash-ma
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.structs.listpack import Listpack
 
 WIDTH = 3
@@ -40,14 +36,12 @@ def time_at(packed: Listpack, pos: cython.Py_ssize_t) -> cython.longlong:
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def insert(packed: Listpack, field: bytes, value: bytes, when: cython.longlong) -> cython.bint:
     """Insert a field that does not exist (listpackExAddInternal)."""
     return insert_span(packed, field, len(field), value, len(value), when)
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def insert_span(
     packed: Listpack, field: cython.p_const_uchar, size: cython.Py_ssize_t, value: cython.p_const_uchar,
     value_size: cython.Py_ssize_t, when: cython.longlong,
@@ -66,7 +60,6 @@ def insert_span(
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _place(packed: Listpack, when: cython.longlong, moved: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """Return the position of the first field that does not expire before `when`, or that of the end.
 
@@ -85,7 +78,6 @@ def _place(packed: Listpack, when: cython.longlong, moved: cython.Py_ssize_t) ->
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def remove(packed: Listpack, pos: cython.Py_ssize_t) -> cython.bint:
     """Remove the field at a position."""
     packed.gap(pos, packed.skip(pos, WIDTH) - pos, 0)
@@ -93,7 +85,6 @@ def remove(packed: Listpack, pos: cython.Py_ssize_t) -> cython.bint:
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def set_time(packed: Listpack, pos: cython.Py_ssize_t, when: cython.longlong) -> cython.bint:
     """Give the field at a position another time, and move it to its place (listpackExUpdateExpiry).
 

@@ -26,12 +26,12 @@ cdef class Hash(Charged):
     cpdef bytes get(self, bytes field)
     cpdef FieldExpiry start_expiry(self, object limits=*)
     cpdef long long earliest(self) except -1
-    cdef Py_ssize_t count(self) except -1
+    cdef Py_ssize_t count(self)
     cdef Py_ssize_t locate(self, const unsigned char *at, Py_ssize_t size) except -2
     cdef bytes content_at(self, Py_ssize_t place)
     cdef long long time_at(self, Py_ssize_t place, const unsigned char *at, Py_ssize_t size) except -1
-    cdef bint set_time_at(self, Py_ssize_t place, const unsigned char *at, Py_ssize_t size, long long when) except -1
-    cdef bint set_at(self, const unsigned char *at, Py_ssize_t size, const unsigned char *value, Py_ssize_t value_size, long long entries, long long longest, bint keep) except -1
-    cdef bint put_at(self, Py_ssize_t place, const unsigned char *at, Py_ssize_t size, const unsigned char *value, Py_ssize_t value_size, long long entries, long long longest, bint keep) except -1
-    cdef bint _put_packed(self, Listpack packed, Py_ssize_t place, const unsigned char *at, Py_ssize_t size, const unsigned char *value, Py_ssize_t value_size) except -1
-    cdef bint remove_at(self, Py_ssize_t place, const unsigned char *at, Py_ssize_t size) except -1
+    cdef bint set_time_at(self, Py_ssize_t place, const unsigned char *at, Py_ssize_t size, long long when)
+    cdef bint set_at(self, const unsigned char *at, Py_ssize_t size, const unsigned char *value, Py_ssize_t value_size, long long entries, long long longest, bint keep)
+    cdef bint put_at(self, Py_ssize_t place, const unsigned char *at, Py_ssize_t size, const unsigned char *value, Py_ssize_t value_size, long long entries, long long longest, bint keep)
+    cdef bint _put_packed(self, Listpack packed, Py_ssize_t place, const unsigned char *at, Py_ssize_t size, const unsigned char *value, Py_ssize_t value_size)
+    cdef bint remove_at(self, Py_ssize_t place, const unsigned char *at, Py_ssize_t size)

@@ -36,11 +36,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.structs.dict import Dict
 from rillet.structs.due_times import DueTimes
 from rillet.structs.listpack import HEADER_SIZE, Listpack
@@ -135,7 +131,6 @@ class Hash(Charged):
         return self.count()
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def count(self) -> cython.Py_ssize_t:
         """Return the number of fields. O(1)"""
         packed: Listpack | None = self.listpack
@@ -352,7 +347,6 @@ class Hash(Charged):
         return triple_time(self._triples(), place)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def set_time_at(
         self, place: cython.Py_ssize_t, at: cython.p_const_uchar, size: cython.Py_ssize_t, when: cython.longlong
     ) -> cython.bint:
@@ -365,7 +359,6 @@ class Hash(Charged):
         return times.set_span(at, size, when) if when else times.remove_span(at, size)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def set_at(
         self, at: cython.p_const_uchar, size: cython.Py_ssize_t, value: cython.p_const_uchar,
         value_size: cython.Py_ssize_t, entries: cython.longlong, longest: cython.longlong, keep: cython.bint,
@@ -375,7 +368,6 @@ class Hash(Charged):
         return self.put_at(place, at, size, value, value_size, entries, longest, keep)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def put_at(
         self, place: cython.Py_ssize_t, at: cython.p_const_uchar, size: cython.Py_ssize_t, value: cython.p_const_uchar,
         value_size: cython.Py_ssize_t, entries: cython.longlong, longest: cython.longlong, keep: cython.bint,
@@ -405,7 +397,6 @@ class Hash(Charged):
         return False
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _put_packed(
         self, packed: Listpack, place: cython.Py_ssize_t, at: cython.p_const_uchar, size: cython.Py_ssize_t,
         value: cython.p_const_uchar, value_size: cython.Py_ssize_t,
@@ -420,7 +411,6 @@ class Hash(Charged):
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def remove_at(
         self, place: cython.Py_ssize_t, at: cython.p_const_uchar, size: cython.Py_ssize_t
     ) -> cython.bint:

@@ -14,6 +14,6 @@ cdef class ListLimits:
 @cython.final
 cdef class List(Charged):
     cdef public Quicklist elements
-    cpdef bint grow(self, Py_ssize_t nbytes, Py_ssize_t count, ListLimits limits) except -1
-    cpdef bint shrink(self, ListLimits limits, bint built=*) except -1
-    cdef bint push_words(self, ArgumentSpans words, Py_ssize_t first, bint head, ListLimits limits) except -1
+    cpdef bint grow(self, Py_ssize_t nbytes, Py_ssize_t count, ListLimits limits)
+    cpdef bint shrink(self, ListLimits limits, bint built=*)
+    cdef bint push_words(self, ArgumentSpans words, Py_ssize_t first, bint head, ListLimits limits)

@@ -16,11 +16,7 @@ A list is empty only during a command: a command that removes the last element d
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.integer_text import decimal
 from rillet.structs.listpack import Listpack, is_int64
@@ -113,7 +109,6 @@ class List(Charged):
     # -- conversion ----------------------------------------------------------------------------------
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def grow(self, nbytes: cython.Py_ssize_t, count: cython.Py_ssize_t, limits: ListLimits) -> cython.bint:
         """Convert to a quicklist if `count` new elements of `nbytes` require it (listTypeTryConversionAppend)."""
         elements: Quicklist = self.elements
@@ -129,7 +124,6 @@ class List(Charged):
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def shrink(self, limits: ListLimits, built: cython.bint = False) -> cython.bint:
         """Convert to a listpack if half the limit (if `built`, the limit) allows it (listTypeTryConvertQuicklist)."""
         elements: Quicklist = self.elements
@@ -148,7 +142,6 @@ class List(Charged):
     # -- changes -------------------------------------------------------------------------------------
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def push_words(
         self, words: ArgumentSpans, first: cython.Py_ssize_t, head: cython.bint, limits: ListLimits
     ) -> cython.bint:

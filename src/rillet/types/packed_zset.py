@@ -8,11 +8,7 @@ Costs: `put_span` O(n); a member that belongs at the end is appended without a w
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.structs.float_text import digits_17, shortest
 from rillet.structs.listpack import Listpack
 
@@ -36,7 +32,6 @@ def score_at(packed: Listpack, pos: cython.Py_ssize_t) -> cython.double:
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _place(
     packed: Listpack, member: cython.p_const_uchar, size: cython.Py_ssize_t, score: cython.double
 ) -> cython.Py_ssize_t:
@@ -60,7 +55,6 @@ def _place(
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def put_span(
     packed: Listpack, member: cython.p_const_uchar, size: cython.Py_ssize_t, score: cython.double, classic: cython.bint
 ) -> cython.bint:

@@ -19,14 +19,14 @@ cdef class Set(Charged):
     cdef public Listpack spare
     cdef public Dict table
     cpdef str encoding(self)
-    cpdef Py_ssize_t count(self) except -1
-    cdef bint has(self, const unsigned char *at, Py_ssize_t size) except -1
-    cdef bint start(self, const unsigned char *at, Py_ssize_t size, Py_ssize_t expected, SetLimits limits) except -1
-    cpdef bint prepare(self, Py_ssize_t expected, SetLimits limits) except -1
-    cdef bint put(self, const unsigned char *at, Py_ssize_t size, SetLimits limits) except -1
-    cdef bint _put_number(self, long long number, SetLimits limits) except -1
-    cdef bint _convert_for(self, Py_ssize_t size, SetLimits limits) except -1
-    cpdef bint remove(self, bytes member) except -1
-    cdef bint take(self, const unsigned char *at, Py_ssize_t size) except -1
-    cpdef bint to_hashtable(self, Py_ssize_t expected=*) except -1
-    cpdef bint to_listpack(self) except -1
+    cpdef Py_ssize_t count(self)
+    cdef bint has(self, const unsigned char *at, Py_ssize_t size)
+    cdef bint start(self, const unsigned char *at, Py_ssize_t size, Py_ssize_t expected, SetLimits limits)
+    cpdef bint prepare(self, Py_ssize_t expected, SetLimits limits)
+    cdef bint put(self, const unsigned char *at, Py_ssize_t size, SetLimits limits)
+    cdef bint _put_number(self, long long number, SetLimits limits)
+    cdef bint _convert_for(self, Py_ssize_t size, SetLimits limits)
+    cpdef bint remove(self, bytes member)
+    cdef bint take(self, const unsigned char *at, Py_ssize_t size)
+    cpdef bint to_hashtable(self, Py_ssize_t expected=*)
+    cpdef bint to_listpack(self)

@@ -22,11 +22,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.structs.dict import Dict
 from rillet.structs.integer_text import decimal
 from rillet.structs.intset import Intset
@@ -111,7 +107,6 @@ class Set(Charged):
     # -- reading -------------------------------------------------------------------------------------
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def count(self) -> cython.Py_ssize_t:
         """Return the number of members (SCARD). O(1)"""
         if self.intset is not None:
@@ -127,7 +122,6 @@ class Set(Charged):
         return self.has(member, len(member))
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def has(self, at: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
         """Return whether the bytes at an address are a member; O(1), O(log n) in an intset, O(n) in a listpack."""
         if self.intset is not None:
@@ -175,7 +169,6 @@ class Set(Charged):
     # -- changes -------------------------------------------------------------------------------------
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def start(
         self, at: cython.p_const_uchar, size: cython.Py_ssize_t, expected: cython.Py_ssize_t, limits: SetLimits
     ) -> cython.bint:
@@ -188,7 +181,6 @@ class Set(Charged):
         return self.to_hashtable(expected if limits.compact else 0)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def prepare(self, expected: cython.Py_ssize_t, limits: SetLimits) -> cython.bint:
         """Convert to a hashtable if `expected` members require it; return whether (setTypeMaybeConvert; since 7.2)."""
         if not limits.compact or self.table is not None or self.hashed:
@@ -202,7 +194,6 @@ class Set(Charged):
         return self.put(member, len(member), limits)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def put(self, at: cython.p_const_uchar, size: cython.Py_ssize_t, limits: SetLimits) -> cython.bint:
         """Add the bytes at an address; return False if they are a member already (setTypeAdd)."""
         if self.table is not None:
@@ -224,7 +215,6 @@ class Set(Charged):
         return self.to_hashtable() and self.put(at, size, limits)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _put_number(self, number: cython.longlong, limits: SetLimits) -> cython.bint:
         """Add an integer to an intset."""
         if not self.intset.add(number):  # type: ignore[union-attr]
@@ -232,7 +222,6 @@ class Set(Charged):
         return self.intset.count <= min(limits.integers, _INTSET_LIMIT) or self.to_hashtable()  # type: ignore[union-attr]
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _convert_for(self, size: cython.Py_ssize_t, limits: SetLimits) -> cython.bint:
         """Convert an intset for a member of this size that is not an integer."""
         intset: Intset = self.intset  # type: ignore[assignment]
@@ -250,13 +239,11 @@ class Set(Charged):
         return self.to_hashtable()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def remove(self, member: bytes) -> cython.bint:
         """Remove a member; return False if it does not exist (setTypeRemove)."""
         return self.take(member, len(member))
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def take(self, at: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
         """Remove the bytes at an address; return False if they are not a member (setTypeRemove)."""
         if self.intset is not None:
@@ -272,7 +259,6 @@ class Set(Charged):
     # -- conversion ----------------------------------------------------------------------------------
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def to_hashtable(self, expected: cython.Py_ssize_t = 0) -> cython.bint:
         """Convert to a hashtable, with buckets for the expected members (setTypeConvert). O(n)"""
         count: cython.Py_ssize_t = self.count()
@@ -292,7 +278,6 @@ class Set(Charged):
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def to_listpack(self) -> cython.bint:
         """Convert an intset to a listpack (setTypeConvert). O(n)"""
         packed: Listpack = Listpack() if self.spare is None else self.spare

@@ -18,9 +18,9 @@ cdef class Zset(Charged):
     cdef public Listpack listpack
     cdef public Skiplist skiplist
     cdef public Dict table
-    cdef Py_ssize_t count(self) except -1
+    cdef Py_ssize_t count(self)
     cdef double find_score(self, const unsigned char *at, Py_ssize_t size) except? -1
-    cdef int put(self, const unsigned char *at, Py_ssize_t size, double score, int options, long long entries, long long longest, bint classic) except -1
-    cdef bint remove_span(self, const unsigned char *at, Py_ssize_t size) except -1
+    cdef int put(self, const unsigned char *at, Py_ssize_t size, double score, int options, long long entries, long long longest, bint classic)
+    cdef bint remove_span(self, const unsigned char *at, Py_ssize_t size)
     cdef Zset hold(self, Listpack packed)
     cdef Zset detach(self)

@@ -35,11 +35,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.structs.dict import Dict
 from rillet.structs.float_text import listpack_score
 from rillet.structs.integer_text import decimal
@@ -163,7 +159,6 @@ class Zset(Charged):
         return self.count()
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def count(self) -> cython.Py_ssize_t:
         """Do `len`, for compiled callers."""
         if self.listpack is not None:
@@ -288,7 +283,6 @@ class Zset(Charged):
     # -- changes -------------------------------------------------------------------------------------
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def put(
         self, at: cython.p_const_uchar, size: cython.Py_ssize_t, score: cython.double, options: cython.int,
         entries: cython.longlong, longest: cython.longlong, classic: cython.bint,
@@ -345,7 +339,6 @@ class Zset(Charged):
         return self.remove_span(member, len(member))
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def remove_span(self, at: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
         """Do `remove` for the bytes at a memory address."""
         packed: Listpack | None = self.listpack
@@ -421,7 +414,6 @@ class Zset(Charged):
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _skips(options: cython.int, old: cython.double, score: cython.double) -> cython.bint:
     """Return whether the options keep the old score of a member (zsetAdd)."""
     if options & NX:

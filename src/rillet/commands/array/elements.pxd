@@ -11,8 +11,8 @@ from rillet.types.array cimport Array
 
 cpdef bint set_range(
     Session session, SparseArray cells, unsigned long long first, ArgumentSpans words, Py_ssize_t begin
-) except -1
-cdef bint _removed(Session session, bytes key, Array array, bytes event, unsigned long long count) except -1
+)
+cdef bint _removed(Session session, bytes key, Array array, bytes event, unsigned long long count)
 
 @cython.final
 cdef class Arset(Implementation):

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.arguments import arity_error
 from rillet.commands.array import command
 from rillet.commands.array.values import (
@@ -30,7 +26,6 @@ _NO_INDEX = cython.declare(cython.ulonglong, NO_INDEX)
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def set_range(
     session: Session, cells: SparseArray, first: cython.ulonglong, words: ArgumentSpans, begin: cython.Py_ssize_t
 ) -> cython.bint:
@@ -53,7 +48,6 @@ class Arset(Implementation):
     __slots__ = ()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Set values; reply with the number of new ones."""
         first: cython.ulonglong = index_at(words, 2)
@@ -103,7 +97,6 @@ class Arget(Implementation):
     __slots__ = ()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Reply with the value at an index."""
         n: cython.Py_ssize_t = session.db.locate_read(words)
@@ -138,7 +131,6 @@ def armget(session: Session, argv: list[bytes]) -> None:
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _removed(session: Session, key: bytes, array: Array, event: bytes, count: cython.ulonglong) -> cython.bint:
     """Finish a removal: record it, publish the events, delete an empty array, and reply with the number of values."""
     if count:
@@ -159,7 +151,6 @@ class Ardel(Implementation):
     __slots__ = ()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Delete values; reply with the number of those that existed."""
         at: cython.Py_ssize_t

@@ -4,6 +4,6 @@ from rillet.structs.array_slice cimport double_of, integer_of, word_of
 from rillet.structs.sparse_array cimport SparseArray
 from rillet.types.array cimport Array
 
-cdef Py_ssize_t _count(SparseArray cells, ArrayCursor cursor, bytes wanted) except -1
+cdef Py_ssize_t _count(SparseArray cells, ArrayCursor cursor, bytes wanted)
 cdef object _sum_of_integers(ArrayCursor cursor)
 cdef object _number(SparseArray cells, unsigned long long word)

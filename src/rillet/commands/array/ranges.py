@@ -13,11 +13,7 @@ from fractions import Fraction
 from math import inf, isfinite, isinf, isnan, nan
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.arguments import arity_error, integer, syntax_error
 from rillet.commands.array import command
 from rillet.commands.array.values import array_to_read, parse_index, write_index, write_word
@@ -114,7 +110,6 @@ def _limit(raw: bytes) -> int:
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _count(cells: SparseArray, cursor: ArrayCursor, wanted: bytes | None) -> cython.Py_ssize_t:
     """Return how many values of a range equal some bytes; None: count all values."""
     word: cython.ulonglong = 0 if wanted is None else word_of(wanted)

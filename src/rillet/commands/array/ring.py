@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.arguments import arity_error, integer, syntax_error
 from rillet.commands.array import command
 from rillet.commands.array.elements import set_range
@@ -38,7 +34,6 @@ class Arinsert(Implementation):
     __slots__ = ()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Set values at the next indexes; reply with the last one."""
         count: cython.ulonglong = words.count - 2
@@ -68,7 +63,6 @@ class Arring(Implementation):
     __slots__ = ()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Set values in a ring; reply with the last index."""
         number: cython.longlong = integer_at(words, 2, "invalid size")

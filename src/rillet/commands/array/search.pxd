@@ -17,8 +17,8 @@ cdef class Predicates:
     cdef bint fold
     cdef bint with_values
     cdef long long limit
-    cpdef bint match(self, bytes value) except -1
+    cpdef bint match(self, bytes value)
 
 
-cdef bint _contains(bytes value, bytes text) except -1
+cdef bint _contains(bytes value, bytes text)
 cdef unsigned long long _bound(bytes raw, Array array) except? 7777777777777777777

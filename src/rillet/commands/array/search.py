@@ -10,11 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.arguments import integer, syntax_error
 from rillet.commands.array import command
 from rillet.commands.array.values import array_to_read, parse_index, write_index, write_word
@@ -99,7 +95,6 @@ class Predicates:
         self.limit = most
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def match(self, value: bytes) -> cython.bint:
         """Return whether the value satisfies the predicates (arGrepValueMatches)."""
         folded: bytes = value.lower() if self.fold else value
@@ -123,7 +118,6 @@ class Predicates:
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _contains(value: bytes, text: bytes) -> cython.bint:
     """Return whether a value contains a text. O(bytes), at worst their product"""
     if not cython.compiled:

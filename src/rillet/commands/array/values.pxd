@@ -11,6 +11,6 @@ cpdef unsigned long long index_at(ArgumentSpans words, Py_ssize_t at) except? 77
 cpdef Array array_at(Session session, ArgumentSpans words, bint create)
 cpdef Array array_to_read(Session session, bytes key)
 cpdef Array array_for_write(Session session, bytes key, bint create)
-cpdef bint write_word(ReplyWriter out, SparseArray cells, unsigned long long word) except -1
-cpdef bint write_index(ReplyWriter out, unsigned long long index) except -1
-cpdef bint changed(Session session, bytes key, bytes event, long long changes) except -1
+cpdef bint write_word(ReplyWriter out, SparseArray cells, unsigned long long word)
+cpdef bint write_index(ReplyWriter out, unsigned long long index)
+cpdef bint changed(Session session, bytes key, bytes event, long long changes)

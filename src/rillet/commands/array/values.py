@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import re
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.errors import CommandError, WrongType
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime.session import Session
@@ -107,7 +103,6 @@ def array_for_write(session: Session, key: bytes, create: cython.bint) -> Array:
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def write_word(out: ReplyWriter, cells: SparseArray, word: cython.ulonglong) -> cython.bint:
     """Reply with the value of a word, null if it is 0 (addReplyArrayValue)."""
     tag: cython.int = word & 3
@@ -124,7 +119,6 @@ def write_word(out: ReplyWriter, cells: SparseArray, word: cython.ulonglong) -> 
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def write_index(out: ReplyWriter, index: cython.ulonglong) -> cython.bint:
     """Reply with an index or a count; from 2^63 on, it is a big number (addReplyUnsignedLongLong)."""
     if index > _LARGEST_INTEGER:
@@ -133,7 +127,6 @@ def write_index(out: ReplyWriter, index: cython.ulonglong) -> cython.bint:
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def changed(session: Session, key: bytes, event: bytes, changes: cython.longlong) -> cython.bint:
     """Record the changes of an array, and publish their event."""
     session.modified(key)

@@ -9,10 +9,10 @@ from rillet.structs.bits cimport combine, count_bits, find_bit, read_field, writ
 from rillet.structs.listpack cimport parse_digits
 from rillet.types.string cimport String, new_string
 
-cpdef Py_ssize_t largest_offset(Session session) except -1
-cdef Py_ssize_t _bit_offset(Session session, ArgumentSpans words) except -1
+cpdef Py_ssize_t largest_offset(Session session)
+cdef Py_ssize_t _bit_offset(Session session, ArgumentSpans words)
 cpdef String string_with_bits(Database db, ArgumentSpans words, String string, Py_ssize_t bits)
-cdef bint _by_bit(ArgumentSpans words, Py_ssize_t at) except -1
+cdef bint _by_bit(ArgumentSpans words, Py_ssize_t at)
 
 @cython.final
 cdef class Setbit(Implementation):
@@ -25,8 +25,8 @@ cdef class Getbit(StringCommand):
 cdef class _RangeCommand(StringCommand):
     cdef long long first
     cdef long long last
-    cdef bint find(self, Session session, ArgumentSpans words) except -1
-    cdef bint clip(self, long long start, long long end, Py_ssize_t unit) except -1
+    cdef bint find(self, Session session, ArgumentSpans words)
+    cdef bint clip(self, long long start, long long end, Py_ssize_t unit)
 
 @cython.final
 cdef class Bitcount(_RangeCommand):
@@ -36,7 +36,7 @@ cdef class Bitcount(_RangeCommand):
 cdef class Bitpos(_RangeCommand):
     pass
 
-cdef int _operation(Session session, ArgumentSpans words) except -1
+cdef int _operation(Session session, ArgumentSpans words)
 
 @cython.final
 cdef class Bitop(StringCommand):

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.arguments import syntax_error, text
 from rillet.commands.bitmap import command
 from rillet.commands.bitmap.field_operations import BAD_OFFSET
@@ -40,7 +36,6 @@ _OPERATIONS_82 = {**_OPERATIONS, b"diff": DIFF, b"diff1": DIFF1, b"andor": ANDOR
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def largest_offset(session: Session) -> cython.Py_ssize_t:
     """Return the largest offset of a bit: a string may have up to `proto-max-bulk-len` bytes, in a log even more."""
     if session.state & _TRUSTED:
@@ -50,7 +45,6 @@ def largest_offset(session: Session) -> cython.Py_ssize_t:
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _bit_offset(session: Session, words: ArgumentSpans) -> cython.Py_ssize_t:
     """Return the offset of a bit in words[2]; CommandError if it is invalid or too large (getBitOffsetFromArgument)."""
     offset: cython.longlong = parse_digits(words.at[2], words.size[2])
@@ -80,7 +74,6 @@ class Setbit(Implementation):
     __slots__ = ()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Set or clear a bit; reply with the old one."""
         db: Database = session.db
@@ -113,7 +106,6 @@ class Getbit(StringCommand):
     __slots__ = ()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Reply with a bit."""
         offset: cython.Py_ssize_t = _bit_offset(session, words)
@@ -129,7 +121,6 @@ command("getbit", arity=3, flags="readonly fast", since="2.2.0", syntax="key off
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _by_bit(words: ArgumentSpans, at: cython.Py_ssize_t) -> cython.bint:
     """Return whether a unit is BIT, not BYTE."""
     if words.is_option(at, b"bit"):
@@ -146,14 +137,12 @@ class _RangeCommand(StringCommand):
     __slots__ = ("first", "last")
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def find(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Find the string of words[1]; return False if the key is missing."""
         n: cython.Py_ssize_t = session.db.locate_read(words)
         return n >= 0 and self.view(session.db.keys, n)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def clip(self, start: cython.longlong, end: cython.longlong, unit: cython.Py_ssize_t) -> cython.bint:
         """Set the range from positions in units of bits, which may count from the end; return False if it is empty."""
         total: cython.longlong = self.size * 8 // unit
@@ -177,7 +166,6 @@ class Bitcount(_RangeCommand):
     __slots__ = ()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Reply with the number of set bits of a string or of a range."""
         count: cython.Py_ssize_t = words.count
@@ -221,7 +209,6 @@ class Bitpos(_RangeCommand):
     __slots__ = ()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Reply with the offset of the first bit of a value."""
         count: cython.Py_ssize_t = words.count
@@ -259,7 +246,6 @@ command("bitpos", arity=-3, flags="readonly", since="2.8.7", syntax="key bit [st
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _operation(session: Session, words: ArgumentSpans) -> cython.int:
     """Parse the operation of a BITOP; raise CommandError if it is unknown or has a wrong number of sources."""
     if words.is_option(1, b"and"):
@@ -288,7 +274,6 @@ class Bitop(StringCommand):
     __slots__ = ()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Store the result of an operation on strings; reply with its length."""
         db: Database = session.db

@@ -18,13 +18,13 @@ cdef class FieldOperations:
     cdef Py_ssize_t offset
     cdef long long value
     cdef int overflow
-    cdef int check(self, ArgumentSpans words, Py_ssize_t limit) except -1
-    cdef bint read(self, const unsigned char *at, Py_ssize_t size, ReplyWriter out) except -1
-    cdef Py_ssize_t write(self, bytearray buf, bint grown, ReplyWriter out) except -1
+    cdef int check(self, ArgumentSpans words, Py_ssize_t limit)
+    cdef bint read(self, const unsigned char *at, Py_ssize_t size, ReplyWriter out)
+    cdef Py_ssize_t write(self, bytearray buf, bint grown, ReplyWriter out)
     cdef bint _begin(self) noexcept
-    cdef int _next(self) except -1
-    cdef bint _parse_type(self, Py_ssize_t at) except -1
-    cdef bint _parse_offset(self, Py_ssize_t at) except -1
+    cdef int _next(self)
+    cdef bint _parse_type(self, Py_ssize_t at)
+    cdef bint _parse_offset(self, Py_ssize_t at)
     cdef unsigned long long _mask(self) noexcept
     cdef long long _signed(self, unsigned long long bits) noexcept
     cdef bint _fits(self, long long base) noexcept

@@ -9,11 +9,7 @@ execute it. So a call with any number of operations needs no memory. The arithme
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.arguments import NOT_AN_INTEGER
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.structs.argument_spans import ArgumentSpans
@@ -57,7 +53,6 @@ class FieldOperations:
     _words: ArgumentSpans
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def check(self, words: ArgumentSpans, limit: cython.Py_ssize_t) -> cython.int:
         """Parse the operations; return 0, or the code of an error. limit: the largest offset in bits."""
         self._words = words
@@ -74,7 +69,6 @@ class FieldOperations:
         return error
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def read(self, at: cython.p_const_uchar, size: cython.Py_ssize_t, out: ReplyWriter) -> cython.bint:
         """Execute operations that `check` accepted and that only read the `size` bytes at an address."""
         out.array(self.count)
@@ -84,7 +78,6 @@ class FieldOperations:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def write(self, buf: bytearray, grown: cython.bint, out: ReplyWriter) -> cython.Py_ssize_t:
         """Execute operations that `check` accepted on a string that is long enough; return the number of changes.
 
@@ -120,7 +113,6 @@ class FieldOperations:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _next(self) -> cython.int:
         """Parse the next operation; return 0, or the code of an error. At the end, `kind` is -1."""
         words: ArgumentSpans = self._words
@@ -161,7 +153,6 @@ class FieldOperations:
         return 0
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _parse_type(self, at: cython.Py_ssize_t) -> cython.bint:
         """Parse a type such as i16 or u8 (getBitfieldTypeFromArgument); return False if it is invalid."""
         word: cython.p_const_uchar = self._words.at[at]
@@ -179,7 +170,6 @@ class FieldOperations:
         return 1 <= self.width <= (64 if self.signed else 63)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _parse_offset(self, at: cython.Py_ssize_t) -> cython.bint:
         """Parse an offset in bits, or `#n` for the nth field; return False if it is invalid or too large."""
         words: ArgumentSpans = self._words

@@ -13,11 +13,7 @@ from __future__ import annotations
 
 from functools import partial
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.bitmap import command
 from rillet.commands.bitmap.bits import largest_offset, string_with_bits
 from rillet.commands.bitmap.field_operations import ERRORS, FieldOperations
@@ -43,7 +39,6 @@ class Bitfield(StringCommand):
         self._operations = None
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Execute the operations; one reply for each."""
         db: Database = session.db

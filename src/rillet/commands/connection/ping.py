@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.arguments import arity_error
 from rillet.commands.connection import command
 from rillet.protocol.reply_writer import ReplyWriter
@@ -26,7 +22,6 @@ class Ping(Implementation):
     __slots__ = ()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Reply PONG, or with the message."""
         out: ReplyWriter = session.out

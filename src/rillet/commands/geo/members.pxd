@@ -11,7 +11,7 @@ from rillet.structs.geohash cimport distance, encode, latitude_of, longitude_of
 from rillet.types.zset cimport Zset
 
 cdef double near(Database db) noexcept
-cdef bint check_position(double longitude, double latitude) except -1
+cdef bint check_position(double longitude, double latitude)
 cdef double unit_of(ArgumentSpans words, Py_ssize_t at) except -1
 
 @cython.final

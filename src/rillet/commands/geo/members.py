@@ -8,11 +8,7 @@ that it is; the other commands are reads:
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.arguments import syntax_error
 from rillet.commands.geo import command
 from rillet.commands.geo.replies import write_coordinate, write_distance
@@ -45,7 +41,6 @@ def near(db: Database) -> cython.double:
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def check_position(longitude: cython.double, latitude: cython.double) -> cython.bint:
     """Raise an error for a position outside of the world (extractLongLatOrReply)."""
     if not (-_LONGITUDE <= longitude <= _LONGITUDE and -_LATITUDE <= latitude <= _LATITUDE):
@@ -79,7 +74,6 @@ class Geoadd(Implementation):
         self._call = ArgumentSpans()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Add members with their positions, or change their positions."""
         at: cython.Py_ssize_t = 2
@@ -125,7 +119,6 @@ class Geopos(Implementation):
     __slots__ = ()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Reply with the longitude and latitude of each member."""
         db: Database = session.db
@@ -174,7 +167,6 @@ class Geodist(Implementation):
     __slots__ = ()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Reply with the distance of two members."""
         db: Database = session.db

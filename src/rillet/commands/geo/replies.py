@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.table_replies import write_score
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.structs.integer_text import decimal
@@ -39,7 +35,6 @@ def _whole(x: cython.double) -> cython.ulonglong:
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def write_distance(out: ReplyWriter, metres: cython.double) -> cython.bint:
     """Write a distance with four decimals (fixedpoint_d2string); NaN becomes C's smallest integer."""
     end: cython.Py_ssize_t
@@ -62,7 +57,6 @@ def write_distance(out: ReplyWriter, metres: cython.double) -> cython.bint:
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def write_coordinate(out: ReplyWriter, degrees: cython.double, as_score: cython.bint) -> cython.bint:
     """Write a longitude or a latitude: as a score since Redis 8.0, else with 17 decimals (addReplyHumanLongDouble).
 
@@ -106,7 +100,6 @@ def write_coordinate(out: ReplyWriter, degrees: cython.double, as_score: cython.
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _write_text(out: ReplyWriter, degrees: cython.double) -> cython.bint:
     """Write a number near 0 with 17 decimals."""
     text: bytes = b"%.17f" % degrees

@@ -31,15 +31,15 @@ cdef class Geosearch(Implementation):
     cdef Dict _table
     cdef Listpack _packed
     cdef list _picked
-    cdef bint _parse(self, Session session, ArgumentSpans words, Zset value) except -1
-    cdef bint _read_position(self, Session session, ArgumentSpans words, Py_ssize_t at) except -1
-    cdef bint _read_member(self, Session session, ArgumentSpans words, Py_ssize_t at, Zset value) except -1
-    cdef bint _read_radius(self, Session session, ArgumentSpans words, Py_ssize_t at) except -1
-    cdef bint _read_box(self, Session session, ArgumentSpans words, Py_ssize_t at) except -1
-    cdef Py_ssize_t _read_polygon(self, Session session, ArgumentSpans words, Py_ssize_t at) except -1
-    cdef Py_ssize_t _find(self, Zset value) except -1
-    cdef bint _collect(self, Zset value) except -1
-    cdef bint _has_ties(self, Py_ssize_t count) except -1
-    cdef Py_ssize_t _record(self, Py_ssize_t i) except -1
-    cdef bint _reply(self, Session session, Py_ssize_t count) except -1
-    cdef bint _store(self, Session session, ArgumentSpans words, Py_ssize_t count) except -1
+    cdef bint _parse(self, Session session, ArgumentSpans words, Zset value)
+    cdef bint _read_position(self, Session session, ArgumentSpans words, Py_ssize_t at)
+    cdef bint _read_member(self, Session session, ArgumentSpans words, Py_ssize_t at, Zset value)
+    cdef bint _read_radius(self, Session session, ArgumentSpans words, Py_ssize_t at)
+    cdef bint _read_box(self, Session session, ArgumentSpans words, Py_ssize_t at)
+    cdef Py_ssize_t _read_polygon(self, Session session, ArgumentSpans words, Py_ssize_t at)
+    cdef Py_ssize_t _find(self, Zset value)
+    cdef bint _collect(self, Zset value)
+    cdef bint _has_ties(self, Py_ssize_t count)
+    cdef Py_ssize_t _record(self, Py_ssize_t i)
+    cdef bint _reply(self, Session session, Py_ssize_t count)
+    cdef bint _store(self, Session session, ArgumentSpans words, Py_ssize_t count)

@@ -13,11 +13,7 @@ from __future__ import annotations
 
 import struct
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.arguments import integer, small_integer, syntax_error, text
 from rillet.commands.geo import command
 from rillet.commands.geo.replies import write_coordinate, write_distance
@@ -110,7 +106,6 @@ class Geosearch(Implementation):
         self._table = self._packed = self._picked = None
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Reply with the members in the area, or store them."""
         db: Database = session.db
@@ -135,7 +130,6 @@ class Geosearch(Implementation):
     # -- arguments -------------------------------------------------------------------------------------
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _parse(self, session: Session, words: ArgumentSpans, value: Zset | None) -> cython.bint:
         area: SearchArea = self._area
         search: cython.bint = self._form >= _SEARCH
@@ -224,14 +218,12 @@ class Geosearch(Implementation):
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _read_position(self, session: Session, words: ArgumentSpans, at: cython.Py_ssize_t) -> cython.bint:
         self._area.longitude = score_of(session, words, at)
         self._area.latitude = score_of(session, words, at + 1)
         return check_position(self._area.longitude, self._area.latitude)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _read_member(
         self, session: Session, words: ArgumentSpans, at: cython.Py_ssize_t, value: Zset
     ) -> cython.bint:
@@ -245,7 +237,6 @@ class Geosearch(Implementation):
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _read_radius(self, session: Session, words: ArgumentSpans, at: cython.Py_ssize_t) -> cython.bint:
         radius: cython.double = score_of(session, words, at, "need numeric radius")
         if radius < 0:
@@ -254,7 +245,6 @@ class Geosearch(Implementation):
         return self._area.by_radius(radius)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _read_box(self, session: Session, words: ArgumentSpans, at: cython.Py_ssize_t) -> cython.bint:
         width: cython.double = score_of(session, words, at, "need numeric width")
         height: cython.double = score_of(session, words, at + 1, "need numeric height")
@@ -264,7 +254,6 @@ class Geosearch(Implementation):
         return self._area.by_box(width, height)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _read_polygon(self, session: Session, words: ArgumentSpans, at: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Parse the number of vertices and the vertices; return the number of words."""
         count: cython.Py_ssize_t = small_integer(words.get(at), "invalid number of vertices")
@@ -281,7 +270,6 @@ class Geosearch(Implementation):
     # -- the search ------------------------------------------------------------------------------------
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _find(self, value: Zset) -> cython.Py_ssize_t:
         """Find the members, in the order of the reply; return their number."""
         area: SearchArea = self._area
@@ -300,7 +288,6 @@ class Geosearch(Implementation):
         return count
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _collect(self, value: Zset) -> cython.bint:
         """Read the members in the ranges of scores that the area touches."""
         area: SearchArea = self._area
@@ -323,7 +310,6 @@ class Geosearch(Implementation):
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _has_ties(self, count: cython.Py_ssize_t) -> cython.bint:
         """Return whether the order of the first `count` of more members depends on Redis's partial sort."""
         i: cython.Py_ssize_t
@@ -341,7 +327,6 @@ class Geosearch(Implementation):
     # -- the result ------------------------------------------------------------------------------------
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _record(self, i: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Return the record of member i of the result."""
         if self._picked is None:
@@ -349,7 +334,6 @@ class Geosearch(Implementation):
         return self._picked[i]
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _reply(self, session: Session, count: cython.Py_ssize_t) -> cython.bint:
         """Reply with the members, each in an array with what else is wanted."""
         area: SearchArea = self._area
@@ -391,7 +375,6 @@ class Geosearch(Implementation):
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _store(self, session: Session, words: ArgumentSpans, count: cython.Py_ssize_t) -> cython.bint:
         """Store the members with their scores or their distances; an empty result deletes the key."""
         area: SearchArea = self._area

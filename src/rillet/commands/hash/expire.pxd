@@ -14,8 +14,8 @@ cdef class _InUnits(FieldTimes):
 @cython.final
 cdef class Hexpire(_InUnits):
     cdef int _condition
-    cdef bint _read_any_order(self, ArgumentSpans words) except -1
-    cdef bint _log(self, Session session, ArgumentSpans words, list[bytes] updated) except -1
+    cdef bint _read_any_order(self, ArgumentSpans words)
+    cdef bint _log(self, Session session, ArgumentSpans words, list[bytes] updated)
 
 @cython.final
 cdef class Httl(_InUnits):

@@ -10,11 +10,7 @@ from __future__ import annotations
 
 from functools import partial
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.arguments import text
 from rillet.commands.hash import command, valkey
 from rillet.commands.hash.times import ANY_ORDER, DELETED, SET, FieldTimes
@@ -41,7 +37,6 @@ _CONDITIONS = cython.declare(tuple, (b"nx", b"xx", b"gt", b"lt"))  # in the orde
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _condition(words: ArgumentSpans, at: cython.Py_ssize_t) -> cython.int:
     """Return the condition in an argument, 0 if it is another word."""
     i: cython.int
@@ -70,7 +65,6 @@ class Hexpire(_InUnits):
     __slots__ = ("_condition",)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Set the expiry of fields of a hash."""
         if session.engine.settings.compat.valkey:
@@ -127,7 +121,6 @@ class Hexpire(_InUnits):
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _read_any_order(self, words: ArgumentSpans) -> cython.bint:
         """Read the condition and the fields (parseHashCommandArgs)."""
         at: cython.Py_ssize_t = 3
@@ -158,7 +151,6 @@ class Hexpire(_InUnits):
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _log(self, session: Session, words: ArgumentSpans, updated: list[bytes]) -> cython.bint:
         """Log an HPEXPIREAT of the fields that got the time."""
         if self._relative or self._unit != 1:
@@ -192,7 +184,6 @@ class Httl(_InUnits):
     __slots__ = ()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Reply with the expiry of fields: -2 if a field is missing, -1 if it has no expiry."""
         if session.engine.settings.compat.valkey:
@@ -248,7 +239,6 @@ class Hpersist(FieldTimes):
     __slots__ = ()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Remove the expiry of fields of a hash."""
         if session.engine.settings.compat.valkey:

@@ -15,11 +15,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.arguments import arity_error, float_value, integer
 from rillet.commands.hash import command
 from rillet.commands.hash.live import LiveFields
@@ -57,7 +53,6 @@ def _valkey_fields(session: Session, words: ArgumentSpans, value: Hash) -> objec
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _register_in_valkey(session: Session, words: ArgumentSpans, value: Hash) -> cython.bint:
     """Register a hash whose fields expire for its next expiry, in Valkey; return whether fields expire there."""
     if value.expiry is None or not session.engine.settings.compat.valkey:
@@ -78,7 +73,6 @@ class Hset(Implementation):
         self._counts = counts
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Set fields of a hash, creating it if needed."""
         db: Database = session.db
@@ -123,7 +117,6 @@ command("hmset", arity=-4, flags="write denyoom fast", since="2.0.0", syntax="ke
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _put(
     session: Session, words: ArgumentSpans, value: Hash | None, place: cython.Py_ssize_t, content: cython.p_const_uchar,
     size: cython.Py_ssize_t, event: bytes, keep: cython.bint,
@@ -170,7 +163,6 @@ class Hsetnx(Implementation):
     __slots__ = ()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Set a field of a hash, unless it exists."""
         value: Hash | None = find_to_change(session.db, words)
@@ -187,7 +179,6 @@ command("hsetnx", arity=4, flags="write denyoom fast", since="2.0.0", syntax="ke
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _log_number(session: Session, words: ArgumentSpans, content: bytes, when: cython.longlong) -> cython.bint:
     """Log the result of HINCRBY or HINCRBYFLOAT with the expiry of the field."""
     key: bytes = words.get(1)
@@ -200,7 +191,6 @@ def _log_number(session: Session, words: ArgumentSpans, content: bytes, when: cy
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=True)
 def _number_at(value: Hash, place: cython.Py_ssize_t) -> cython.longlong:
     """Return the integer in the field at a place."""
     packed: Listpack
@@ -222,7 +212,6 @@ class Hincrby(Implementation):
     __slots__ = ()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Add to the integer in a field of a hash; a missing field counts as 0."""
         by: cython.longlong = parse_digits(words.at[3], words.size[3])
@@ -255,7 +244,6 @@ class Hincrbyfloat(Implementation):
     __slots__ = ()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Add to the number in a field of a hash, with the precision of a long double."""
         try:
@@ -292,7 +280,6 @@ class Hdel(Implementation):
     __slots__ = ()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Remove fields of a hash and return the number of removed ones."""
         db: Database = session.db

@@ -16,22 +16,22 @@ cdef class _WithOptions(FieldTimes):
     cdef bint timed
     cdef bint _mixed
     cdef bint _sets
-    cdef bint read_options(self, Session session, ArgumentSpans words) except -1
-    cdef bint _read_in_order(self, Session session, ArgumentSpans words) except -1
-    cdef bint _read_before_fields(self, Session session, ArgumentSpans words) except -1
-    cdef bint _read_any_order(self, Session session, ArgumentSpans words, bint strict) except -1
-    cdef Py_ssize_t _read_expiry(self, Session session, ArgumentSpans words, Py_ssize_t at, int option) except -1
-    cdef bint _take(self, int option) except -1
+    cdef bint read_options(self, Session session, ArgumentSpans words)
+    cdef bint _read_in_order(self, Session session, ArgumentSpans words)
+    cdef bint _read_before_fields(self, Session session, ArgumentSpans words)
+    cdef bint _read_any_order(self, Session session, ArgumentSpans words, bint strict)
+    cdef Py_ssize_t _read_expiry(self, Session session, ArgumentSpans words, Py_ssize_t at, int option)
+    cdef bint _take(self, int option)
     cdef object _one_expiry(self)
 
 @cython.final
 cdef class Hgetex(_WithOptions):
-    cdef bint _end(self, Session session, ArgumentSpans words, Hash value, list[bytes] updated, list[bytes] deleted, object fields) except -1
+    cdef bint _end(self, Session session, ArgumentSpans words, Hash value, list[bytes] updated, list[bytes] deleted, object fields)
 
 @cython.final
 cdef class Hsetex(_WithOptions):
-    cdef bint _is_met(self, ArgumentSpans words, Hash value, object fields) except -1
-    cdef bint _set(self, Session session, ArgumentSpans words, Hash found, list[bytes] expired) except -1
+    cdef bint _is_met(self, ArgumentSpans words, Hash value, object fields)
+    cdef bint _set(self, Session session, ArgumentSpans words, Hash found, list[bytes] expired)
 
 @cython.final
 cdef class Hgetdel(FieldTimes):

@@ -15,11 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.arguments import arity_error, text
 from rillet.commands.hash import command, valkey
 from rillet.commands.hash.expire import NUMBER_OF_FIELDS
@@ -57,7 +53,6 @@ _FXX = cython.declare(cython.int, 8)
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _option(words: ArgumentSpans, at: cython.Py_ssize_t) -> cython.int:
     """Return the option in an argument, 0 if it is another word."""
     i: cython.int
@@ -95,7 +90,6 @@ class _WithOptions(FieldTimes):
     _sets: cython.bint
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def read_options(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Read the arguments."""
         compat: Any = session.engine.settings.compat
@@ -108,7 +102,6 @@ class _WithOptions(FieldTimes):
         return self._read_before_fields(session, words) if self._sets else self._read_in_order(session, words)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _read_in_order(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Read the arguments of HGETEX of 8.0 and 8.2: at most one option, then FIELDS (hgetexCommand)."""
         at: cython.Py_ssize_t = 2
@@ -123,7 +116,6 @@ class _WithOptions(FieldTimes):
         return self.read_fields(words, at, NUMBER_OF_FIELDS)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _read_before_fields(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Read the arguments of HSETEX of 8.0 and 8.2: options in any order, then FIELDS (hsetexParseArgs)."""
         at: cython.Py_ssize_t = 2
@@ -144,7 +136,6 @@ class _WithOptions(FieldTimes):
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _read_any_order(self, session: Session, words: ArgumentSpans, strict: cython.bint) -> cython.bint:
         """Read the arguments in any order (parseHashFieldExpireArgs).
 
@@ -177,7 +168,6 @@ class _WithOptions(FieldTimes):
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _read_expiry(
         self, session: Session, words: ArgumentSpans, at: cython.Py_ssize_t, option: cython.int
     ) -> cython.Py_ssize_t:
@@ -193,7 +183,6 @@ class _WithOptions(FieldTimes):
         return at + 2
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _take(self, option: cython.int) -> cython.bint:
         """Take an option of one word."""
         if option >= _FXX:
@@ -224,7 +213,6 @@ class Hgetex(_WithOptions):
         self._sets = False
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Return the values of fields of a hash and change or remove their expiry."""
         if session.engine.settings.compat.valkey:
@@ -269,7 +257,6 @@ class Hgetex(_WithOptions):
         return self._end(session, words, value, updated, deleted, fields)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _end(
         self, session: Session, words: ArgumentSpans, value: Hash, updated: list[bytes], deleted: list[bytes],
         fields: Any,
@@ -321,7 +308,6 @@ class Hsetex(_WithOptions):
         self._sets = True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Set fields of a hash with an expiry, if all or none of them exist."""
         if session.engine.settings.compat.valkey:
@@ -348,7 +334,6 @@ class Hsetex(_WithOptions):
         return session.out.integer(1)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _is_met(self, words: ArgumentSpans, value: Hash | None, fields: Any) -> cython.bint:
         """Return whether all fields exist (FXX), or none (FNX); stop at the first that forbids it."""
         i: cython.Py_ssize_t
@@ -363,7 +348,6 @@ class Hsetex(_WithOptions):
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _set(
         self, session: Session, words: ArgumentSpans, found: Hash | None, expired: list[bytes]
     ) -> cython.bint:
@@ -426,7 +410,6 @@ class Hgetdel(FieldTimes):
     __slots__ = ()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Return the values of fields of a hash and remove those fields."""
         if session.engine.settings.compat.valkey:

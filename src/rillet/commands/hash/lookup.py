@@ -12,11 +12,7 @@ times.
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.hash.live import LiveFields
 from rillet.errors import WrongType
 from rillet.keyspace.database import Database
@@ -33,7 +29,6 @@ _HEADS = cython.declare(cython.Py_ssize_t, 4)  # at least so many bytes beside a
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def has_expired(db: Database, value: Hash) -> cython.bint:
     """Return whether a field of the hash may have expired. O(1)"""
     earliest: cython.longlong = value.earliest()
@@ -118,7 +113,6 @@ def unpacked(db: Database, words: ArgumentSpans, value: Hash) -> Hash:
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def keep_hash(db: Database, words: ArgumentSpans, value: Hash) -> cython.bint:
     """Store a hash of `find_to_change` or `hash_to_fill` after a change; delete the key if the hash is empty."""
     n: cython.Py_ssize_t = db.buffer.entry

@@ -10,8 +10,8 @@ from rillet.structs.dict cimport Dict
 from rillet.structs.listpack cimport Listpack
 from rillet.types.hash cimport Hash
 
-cdef bint write_value(ReplyWriter out, Hash value, Py_ssize_t place) except -1
-cdef bint write_field(Session session, ArgumentSpans words) except -1
+cdef bint write_value(ReplyWriter out, Hash value, Py_ssize_t place)
+cdef bint write_field(Session session, ArgumentSpans words)
 
 @cython.final
 cdef class Hget(Implementation):
@@ -33,4 +33,4 @@ cdef class Hstrlen(Implementation):
 cdef class Hgetall(Implementation):
     cdef bint _fields
     cdef bint _values
-    cdef bint _begin(self, ReplyWriter out, Py_ssize_t count) except -1
+    cdef bint _begin(self, ReplyWriter out, Py_ssize_t count)

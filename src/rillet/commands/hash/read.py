@@ -9,11 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.hash import command
 from rillet.commands.hash.live import SEVERAL, LiveFields, live_names, live_rows
 from rillet.commands.keys.scan import scan_value
@@ -34,7 +30,6 @@ _HEADER = cython.declare(cython.Py_ssize_t, HEADER_SIZE)
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def write_value(out: ReplyWriter, value: Hash, place: cython.Py_ssize_t) -> cython.bint:
     """Reply with the value of the field at a place of a hash."""
     table: Dict | None = value.table
@@ -48,7 +43,6 @@ def write_value(out: ReplyWriter, value: Hash, place: cython.Py_ssize_t) -> cyth
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def write_field(session: Session, words: ArgumentSpans) -> cython.bint:
     """Reply with the field words[2] of the hash words[1], null if there is none; raise WrongType for other types."""
     value: Hash | None = find_to_read(session.db, words)
@@ -66,7 +60,6 @@ class Hget(Implementation):
     __slots__ = ()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Return the value of a field of a hash."""
         return write_field(session, words)
@@ -84,7 +77,6 @@ class Hmget(Implementation):
     __slots__ = ()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Return the values of several fields of a hash, null for missing ones."""
         out: ReplyWriter = session.out
@@ -122,7 +114,6 @@ class Hlen(Implementation):
     __slots__ = ()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Return the number of fields of a hash."""
         value: Hash | None = find_to_read(session.db, words)
@@ -145,7 +136,6 @@ class Hstrlen(Implementation):
         self._length = length
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Return the length of the value of a field, or whether the field exists."""
         value: Hash | None = find_to_read(session.db, words)
@@ -175,7 +165,6 @@ class Hgetall(Implementation):
         self._values = values
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Return all fields of a hash, all values, or both."""
         out: ReplyWriter = session.out
@@ -201,7 +190,6 @@ class Hgetall(Implementation):
         return write_entries(out, packed, _HEADER if self._fields else packed.skip(_HEADER), count, 2)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _begin(self, out: ReplyWriter, count: cython.Py_ssize_t) -> cython.bint:
         return out.map(count) if self._fields and self._values else out.array(count)
 

@@ -15,9 +15,9 @@ cdef class FieldTimes(Implementation):
     cdef bint past
     cdef long long _registered
     cdef long long _least
-    cdef bint read_time(self, Session session, ArgumentSpans words, Py_ssize_t at, int unit, bint relative) except -1
-    cdef bint read_fields(self, ArgumentSpans words, Py_ssize_t at, str positive) except -1
-    cdef bint read_some_fields(self, ArgumentSpans words, Py_ssize_t at, int width, str positive) except -1
+    cdef bint read_time(self, Session session, ArgumentSpans words, Py_ssize_t at, int unit, bint relative)
+    cdef bint read_fields(self, ArgumentSpans words, Py_ssize_t at, str positive)
+    cdef bint read_some_fields(self, ArgumentSpans words, Py_ssize_t at, int width, str positive)
     cdef Hash begin_times(self, Session session, ArgumentSpans words, Hash value)
     cdef int set_time(self, Session session, ArgumentSpans words, Hash value, Py_ssize_t place, Py_ssize_t i, int condition) except -3
-    cdef bint end_times(self, Database db, ArgumentSpans words, Hash value) except -1
+    cdef bint end_times(self, Database db, ArgumentSpans words, Hash value)

@@ -13,11 +13,7 @@ always has the exact next expiry.
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.arguments import NOT_AN_INTEGER, integer
 from rillet.errors import CommandError
 from rillet.keyspace.database import Database
@@ -64,7 +60,6 @@ def is_past(session: Session, when: int, now: int) -> bool:
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=True)
 def _number(words: ArgumentSpans, i: cython.Py_ssize_t, message: str) -> cython.longlong:
     """Return the integer in an argument; message: the error for another text."""
     number: cython.longlong = parse_digits(words.at[i], words.size[i])
@@ -85,7 +80,6 @@ class FieldTimes(Implementation):
     # -- arguments -----------------------------------------------------------------------------------
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def read_time(
         self, session: Session, words: ArgumentSpans, at: cython.Py_ssize_t, unit: cython.int, relative: cython.bint
     ) -> cython.bint:
@@ -101,7 +95,6 @@ class FieldTimes(Implementation):
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def read_fields(self, words: ArgumentSpans, at: cython.Py_ssize_t, positive: str) -> cython.bint:
         """Read `FIELDS numfields field [field ...]`, which is the rest of the words; positive: an error's text."""
         if not words.is_option(at, b"fields"):
@@ -116,7 +109,6 @@ class FieldTimes(Implementation):
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def read_some_fields(
         self, words: ArgumentSpans, at: cython.Py_ssize_t, width: cython.int, positive: str
     ) -> cython.bint:
@@ -172,7 +164,6 @@ class FieldTimes(Implementation):
         return 1
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def end_times(self, db: Database, words: ArgumentSpans, value: Hash) -> cython.bint:
         """Register the hash for its next expiry if that changed much (hashTypeSetExDone)."""
         if self._registered < self._least or len(value) == 0:

@@ -15,11 +15,7 @@ from __future__ import annotations
 import random
 from math import ceil, sqrt
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.arguments import text
 from rillet.commands.hyperloglog import command
 from rillet.commands.hyperloglog.elements import check_value

@@ -8,9 +8,9 @@ from rillet.structs.hyperloglog cimport Cursor, add, cache_count, cached_count, 
 from rillet.structs.hyperloglog_union cimport Union, count_string
 from rillet.types.string cimport String, new_string
 
-cpdef bint check_value(object value) except -1
+cpdef bint check_value(object value)
 cdef String _made(Database db, ArgumentSpans words, String string)
-cdef bint _merge(Database db, ArgumentSpans words, Union union) except -1
+cdef bint _merge(Database db, ArgumentSpans words, Union union)
 
 @cython.final
 cdef class Pfadd(Implementation):

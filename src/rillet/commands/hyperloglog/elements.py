@@ -6,11 +6,7 @@ the string: it is a read for clients, and yet a change that is logged. A string 
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.hyperloglog import command
 from rillet.commands.string.values import string_at
 from rillet.errors import InvalidObj, WrongType
@@ -27,7 +23,6 @@ if not cython.compiled:  # the compiled module gets these C functions from its .
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def check_value(value: object) -> cython.bint:
     """Raise WrongType unless a value is a HyperLogLog (isHLLObjectOrReply)."""
     string: String
@@ -54,7 +49,6 @@ def _made(db: Database, words: ArgumentSpans, string: String) -> String:
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _merge(db: Database, words: ArgumentSpans, union: Union) -> cython.bint:
     """Add the HyperLogLogs at all keys of a call."""
     at: cython.Py_ssize_t
@@ -81,7 +75,6 @@ class Pfadd(Implementation):
         self._cursor = Cursor()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Add elements; reply 1 if the estimate may have changed."""
         db: Database = session.db
@@ -117,7 +110,6 @@ class Pfcount(Implementation):
     __slots__ = ()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Reply with an estimate."""
         db: Database = session.db
@@ -157,7 +149,6 @@ class Pfmerge(Implementation):
         self._union = None
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Add the elements of several HyperLogLogs to the first one, which is created."""
         db: Database = session.db

@@ -6,8 +6,8 @@ from rillet.runtime.session cimport Session
 from rillet.structs.argument_spans cimport ArgumentSpans
 from rillet.structs.integer_text cimport decimal
 
-cdef int _conditions(ArgumentSpans words) except -1
-cdef bint _allows(int conditions, long long current, long long when) except -1
+cdef int _conditions(ArgumentSpans words)
+cdef bint _allows(int conditions, long long current, long long when)
 
 cdef class _InUnits(Implementation):
     cdef bint _relative

@@ -9,11 +9,7 @@ from __future__ import annotations
 
 from functools import partial
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.arguments import LLONG_MAX, text
 from rillet.commands.keys import command
 from rillet.commands.span_arguments import integer_at
@@ -41,7 +37,6 @@ def deletion(key: bytes, lazy: bool) -> list[bytes]:
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _conditions(words: ArgumentSpans) -> cython.int:
     """Parse NX, XX, GT and LT (parseExtendedExpireArgumentsOrReply)."""
     found: cython.int = 0
@@ -65,7 +60,6 @@ def _conditions(words: ArgumentSpans) -> cython.int:
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _allows(conditions: cython.int, current: cython.longlong, when: cython.longlong) -> cython.bint:
     """Return whether the conditions allow `when` to replace the current expiry (-1 = none: later than any time)."""
     if conditions & _NX and current != -1:
@@ -98,7 +92,6 @@ class Expire(_InUnits):
     __slots__ = ()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Set the expiry of a key."""
         db: Database = session.db
@@ -156,7 +149,6 @@ class Ttl(_InUnits):
     __slots__ = ()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Reply with the expiry of a key: -2 if the key is missing, -1 if it has no expiry."""
         db: Database = session.db

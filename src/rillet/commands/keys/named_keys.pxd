@@ -12,8 +12,8 @@ from rillet.structs.listpack cimport parse_digits
 cdef class NamedKeys(StringCommand):
     cdef bytearray _room
     cdef ArgumentSpans _words
-    cdef bint _put_name(self, bytes prefix, object element, bytes postfix) except -1
+    cdef bint _put_name(self, bytes prefix, object element, bytes postfix)
     cdef int find_text(self, Database db, bytes prefix, object element, bytes postfix) except -3
     cdef object text_or_number(self)
-    cdef bint write_text(self, ReplyWriter out) except -1
-    cdef bint write_field(self, Session session, bytes prefix, object element, bytes postfix, bytes field) except -1
+    cdef bint write_text(self, ReplyWriter out)
+    cdef bint write_field(self, Session session, bytes prefix, object element, bytes postfix, bytes field)

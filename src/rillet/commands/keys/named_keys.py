@@ -7,11 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.string.values import StringCommand
 from rillet.errors import WrongType
 from rillet.keyspace.database import Database
@@ -47,7 +43,6 @@ class NamedKeys(StringCommand):
         self._words = ArgumentSpans()
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _put_name(self, prefix: bytes, element: object, postfix: bytes) -> cython.bint:
         """Make `prefix element postfix` the key of a command; return False if it is too long."""
         words: ArgumentSpans = self._words
@@ -102,7 +97,6 @@ class NamedKeys(StringCommand):
         return self.at[: self.size] if cython.compiled else bytes(self.at)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def write_text(self, out: ReplyWriter) -> cython.bint:
         """Reply with the string that `find_text` found."""
         if cython.compiled:
@@ -110,7 +104,6 @@ class NamedKeys(StringCommand):
         return out.bulk(bytes(self.at))
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def write_field(
         self, session: Session, prefix: bytes, element: object, postfix: bytes, field: bytes
     ) -> cython.bint:

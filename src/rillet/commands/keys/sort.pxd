@@ -20,7 +20,7 @@ cdef class Pattern:
     cdef readonly bint element
     cdef bytes value(self, Session session, bytes element)
     cdef object number(self, Session session, object element)
-    cdef bint write(self, Session session, object element) except -1
+    cdef bint write(self, Session session, object element)
 
 @cython.final
 cdef class _Request:

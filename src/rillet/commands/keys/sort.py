@@ -19,11 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.arguments import integer, syntax_error
 from rillet.commands.hash.live import live_value
 from rillet.commands.keys import command
@@ -142,7 +138,6 @@ class Pattern:
         return self.value(session, element if isinstance(element, bytes) else decimal(element))
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def write(self, session: Session, element: object) -> cython.bint:
         """Reply with the string that the pattern names for an element, or null."""
         text: bytes
@@ -294,7 +289,6 @@ def _integers(value: object, descending: cython.bint) -> bytearray:
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _end_integers(session: Session, request: _Request, sorted_integers: bytearray) -> cython.bint:
     """Reply with the integers that LIMIT selects, or store them."""
     out: ReplyWriter = session.out
@@ -349,7 +343,6 @@ def _sorted(session: Session, request: _Request, elements: list[Any]) -> list[An
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _reply(session: Session, gets: list[Any], elements: list[Any]) -> cython.bint:
     out: ReplyWriter = session.out
     out.array(len(elements) * max(len(gets), 1))

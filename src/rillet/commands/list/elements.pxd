@@ -8,7 +8,7 @@ from rillet.structs.listpack cimport is_lowest, parse_digits
 from rillet.types.list cimport List, ListLimits
 
 cdef List list_at(Database db, Py_ssize_t n)
-cdef bint keep(Database db, ArgumentSpans words, Py_ssize_t n, List value) except -1
+cdef bint keep(Database db, ArgumentSpans words, Py_ssize_t n, List value)
 cdef long long _integer_at(ArgumentSpans words, Py_ssize_t index) except? -1
 
 @cython.final

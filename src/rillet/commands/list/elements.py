@@ -5,11 +5,7 @@ from __future__ import annotations
 from functools import partial
 from itertools import islice
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.arguments import LLONG_MIN, NOT_AN_INTEGER, integer, negatable, positive, syntax_error
 from rillet.commands.list import command
 from rillet.commands.list.reply import write_element, write_range
@@ -47,7 +43,6 @@ def list_at(db: Database, n: cython.Py_ssize_t) -> List:
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def keep(db: Database, words: ArgumentSpans, n: cython.Py_ssize_t, value: List) -> cython.bint:
     """Keep a list of `list_at` that changed: as bytes, if it has the limits of a value at rest; n < 0: of a new key."""
     if value is not db.buffer.list:
@@ -74,7 +69,6 @@ class _Push(Implementation):
         self._only_existing = only_existing
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Add elements at one end of a list, one after the other, and reply with its length."""
         db: Database = session.db
@@ -122,7 +116,6 @@ class Llen(Implementation):
     __slots__ = ()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Reply with the number of elements in a list."""
         n: cython.Py_ssize_t = session.db.locate_read(words)
@@ -160,7 +153,6 @@ class Lrange(Implementation):
     __slots__ = ()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Reply with the elements between two indexes, inclusive."""
         first: cython.longlong = _integer_at(words, 2)

@@ -8,7 +8,7 @@ from rillet.runtime.session cimport Session
 from rillet.structs.argument_spans cimport ArgumentSpans
 from rillet.types.list cimport List
 
-cdef Py_ssize_t _take(ReplyWriter out, List value, bint head, long long most) except -1
+cdef Py_ssize_t _take(ReplyWriter out, List value, bint head, long long most)
 
 @cython.final
 cdef class _Pop(Implementation):

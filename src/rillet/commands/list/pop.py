@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.arguments import arity_error, positive
 from rillet.commands.first_key_pop import FirstKeyPop, KeysAfterNumber
 from rillet.commands.list import command
@@ -30,7 +26,6 @@ _POP = "O(N) where N is the number of elements returned"
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _take(out: ReplyWriter, value: List, head: cython.bint, most: cython.longlong) -> cython.Py_ssize_t:
     """Write an array of up to `most` elements from one end of a list, remove them, and return their number."""
     length: cython.Py_ssize_t = value.elements.count
@@ -54,7 +49,6 @@ class _Pop(Implementation):
         self._head = head
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Remove elements at one end of a list and reply with them."""
         db: Database = session.db

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.structs.listpack import Listpack
 from rillet.structs.quicklist import Quicklist, QuicklistNode
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def write_range(
     out: ReplyWriter, elements: Quicklist, start: cython.Py_ssize_t, count: cython.Py_ssize_t,
     backwards: cython.bint = False,
@@ -26,7 +21,6 @@ def write_range(
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def write_element(out: ReplyWriter, elements: Quicklist, index: Any) -> cython.bint:
     """Write the element at an index, negative from the end; return False if there is none. O(nodes)"""
     length = len(elements)
@@ -34,7 +28,6 @@ def write_element(out: ReplyWriter, elements: Quicklist, index: Any) -> cython.b
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def write_end(out: ReplyWriter, elements: Quicklist, head: cython.bint) -> cython.bint:
     """Write the first or the last element; the list must not be empty. O(1)"""
     node: QuicklistNode | None = elements.head if head else elements.tail
@@ -46,7 +39,6 @@ def write_end(out: ReplyWriter, elements: Quicklist, head: cython.bint) -> cytho
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _write(
     out: ReplyWriter, elements: Quicklist, start: cython.Py_ssize_t, count: cython.Py_ssize_t, backwards: cython.bint
 ) -> cython.bint:
@@ -74,7 +66,6 @@ def _write(
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _write_packed(
     out: ReplyWriter, packed: Listpack, pos: cython.Py_ssize_t, count: cython.Py_ssize_t, backwards: cython.bint
 ) -> cython.Py_ssize_t:

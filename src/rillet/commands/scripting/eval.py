@@ -8,11 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.arguments import integer
 from rillet.commands.first_key_pop import KeysAfterNumber
 from rillet.errors import CommandError, NoScript
@@ -52,7 +48,6 @@ def _eval(session: Session, argv: list[bytes], read_only: bool) -> None:
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _evalsha(session: Session, argv: list[bytes], read_only: cython.bint) -> cython.bint:
     engine: Engine = session.engine  # type: ignore[assignment]
     scripts: Any = engine.scripts

@@ -11,7 +11,7 @@ from rillet.structs.listpack cimport Listpack
 from rillet.types.set cimport Set, SetLimits
 
 cdef Set set_at(Database db, Py_ssize_t n)
-cdef bint keep(Database db, ArgumentSpans words, Py_ssize_t n, Set value) except -1
+cdef bint keep(Database db, ArgumentSpans words, Py_ssize_t n, Set value)
 
 @cython.final
 cdef class Sadd(Implementation):

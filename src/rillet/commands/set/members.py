@@ -5,11 +5,7 @@ A set that loses its last member is deleted.
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.keys.scan import scan_value
 from rillet.commands.lookup import delete_if_empty, read_value
 from rillet.commands.replies import write_bulks
@@ -42,7 +38,6 @@ def set_at(db: Database, n: cython.Py_ssize_t) -> Set:
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def keep(db: Database, words: ArgumentSpans, n: cython.Py_ssize_t, value: Set) -> cython.bint:
     """Keep a set of `set_at` that changed: as bytes, if it has the limits of a value at rest; n < 0: of a new key."""
     if value is not db.buffer.set:
@@ -68,7 +63,6 @@ class Sadd(Implementation):
     __slots__ = ()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Add members to a set, creating it if needed, and reply with the number of new ones."""
         db: Database = session.db
@@ -108,7 +102,6 @@ class Srem(Implementation):
     __slots__ = ()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Remove members of a set and reply with the number of removed ones."""
         db: Database = session.db
@@ -180,7 +173,6 @@ class Scard(Implementation):
     __slots__ = ()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Reply with the number of members of a set."""
         n: cython.Py_ssize_t = session.db.locate_read(words)
@@ -199,7 +191,6 @@ class Sismember(Implementation):
     __slots__ = ()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Reply whether a set has a member."""
         n: cython.Py_ssize_t = session.db.locate_read(words)
@@ -228,7 +219,6 @@ class Smembers(Implementation):
     __slots__ = ()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Reply with all members of a set."""
         out: ReplyWriter = session.out

@@ -13,9 +13,9 @@ from rillet.types.stream.id cimport IDReader, format_id, less
 cdef class Xadd(Implementation):
     cdef TrimArguments _arguments
     cdef bytes _key
-    cdef bint _is_alone(self, Database db) except -1
-    cdef bint _append(self, Session session, Stream stream, TrimArguments arguments, ArgumentSpans words, Py_ssize_t at) except -1
-    cdef bint _end(self, Session session, Stream stream, TrimArguments arguments, ArgumentSpans words, bytes key) except -1
+    cdef bint _is_alone(self, Database db)
+    cdef bint _append(self, Session session, Stream stream, TrimArguments arguments, ArgumentSpans words, Py_ssize_t at)
+    cdef bint _end(self, Session session, Stream stream, TrimArguments arguments, ArgumentSpans words, bytes key)
 
 @cython.final
 cdef class Xtrim(Implementation):

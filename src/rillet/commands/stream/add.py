@@ -19,11 +19,7 @@ first node that was not examined:
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.arguments import arity_error
 from rillet.commands.stream import command
 from rillet.commands.stream.arguments import MAXLEN, NO_TRIM, SYNTAX_ERROR, TrimArguments
@@ -73,7 +69,6 @@ class Xadd(Implementation):
         self._key = b""
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Append an entry to a stream, which is created if it does not exist."""
         db: Database = session.db
@@ -126,13 +121,11 @@ class Xadd(Implementation):
         return not db.blocking_keys or db.signal_ready(key)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _is_alone(self, db: Database) -> cython.bint:
         """Return whether nothing but the calls themselves changes keys between consecutive calls, or counts them."""
         return not db.notifies and db.access.mode == _LRU and db.expires.used0 == 0 and db.expires.used1 == 0
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _append(
         self, session: Session, stream: Stream, arguments: TrimArguments | None, words: ArgumentSpans,
         at: cython.Py_ssize_t,
@@ -165,7 +158,6 @@ class Xadd(Implementation):
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _end(
         self, session: Session, stream: Stream, arguments: TrimArguments, words: ArgumentSpans, key: bytes
     ) -> cython.bint:
@@ -202,7 +194,6 @@ def _trim(stream: Stream, arguments: TrimArguments) -> cython.longlong:
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _exact_trim(stream: Stream, arguments: TrimArguments, words: ArgumentSpans) -> cython.bint:
     """Replace an approximate trim by the exact trim with the same result (streamRewriteTrimArgument)."""
     at: cython.Py_ssize_t = arguments.threshold_at
@@ -228,7 +219,6 @@ class Xtrim(Implementation):
     __slots__ = ()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Remove the oldest entries of a stream, down to a length or up to an ID."""
         arguments: TrimArguments = TrimArguments()

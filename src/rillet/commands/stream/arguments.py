@@ -18,11 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.arguments import NOT_AN_INTEGER
 from rillet.errors import CommandError
 from rillet.runtime.session import Session
@@ -97,7 +93,6 @@ def read_id(reader: IDReader, word: bytes, strict: cython.bint = True) -> cython
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def read_id_at(reader: IDReader, words: ArgumentSpans, index: cython.Py_ssize_t) -> cython.bint:
     """Do `read_id` for an argument."""
     if not reader.read_span(words.at[index], words.size[index], 0, True):
@@ -106,7 +101,6 @@ def read_id_at(reader: IDReader, words: ArgumentSpans, index: cython.Py_ssize_t)
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def is_named(words: ArgumentSpans, index: cython.Py_ssize_t, name: bytes) -> cython.bint:
     """Return whether an argument is an option with this lower-case name, as `option` reads it."""
     i: cython.Py_ssize_t
@@ -167,7 +161,6 @@ class Interval:
         self.end_seq = _MAX_U64
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def read_start(self, word: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
         """Parse the lower end of the range; a missing sequence number is 0."""
         reader: IDReader = self._reader
@@ -183,7 +176,6 @@ class Interval:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def read_end(self, word: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
         """Parse the upper end of the range; a missing sequence number is the largest possible one."""
         reader: IDReader = self._reader
@@ -222,7 +214,6 @@ class TrimArguments:
         self.clear()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def clear(self) -> cython.bint:
         """Forget all options."""
         self.strategy = _NO_TRIM
@@ -246,7 +237,6 @@ class TrimArguments:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def read(self, session: Session, words: ArgumentSpans, xadd: cython.bint) -> cython.bint:
         """Read the options from words[2:], for XADD up to its ID; raise CommandError if they are invalid."""
         at: cython.Py_ssize_t = 2
@@ -266,13 +256,11 @@ class TrimArguments:
         return self._settle(session, xadd)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _is_star(self, words: ArgumentSpans, at: cython.Py_ssize_t) -> cython.bint:
         """Return whether an argument is `*`, up to its first NUL byte."""
         return words.is_char(at, 42) or (words.size[at] > 1 and words.at[at][0] == 42 and words.at[at][1] == 0)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _read_option(
         self, session: Session, words: ArgumentSpans, at: cython.Py_ssize_t, xadd: cython.bint
     ) -> cython.Py_ssize_t:
@@ -306,7 +294,6 @@ class TrimArguments:
         return 0
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _read_producer(self, words: ArgumentSpans, at: cython.Py_ssize_t, auto: cython.bint) -> cython.Py_ssize_t:
         """Read the producer ID of IDMP or IDMPAUTO, and the message ID of IDMP."""
         if self.pid:
@@ -324,7 +311,6 @@ class TrimArguments:
         return 3
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _read_threshold(
         self, words: ArgumentSpans, at: cython.Py_ssize_t, strategy: cython.int
     ) -> cython.Py_ssize_t:
@@ -355,7 +341,6 @@ class TrimArguments:
         return taken
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _read_new_id(self, words: ArgumentSpans, at: cython.Py_ssize_t) -> cython.bint:
         """Read the ID of an XADD."""
         if self._is_star(words, at):
@@ -373,7 +358,6 @@ class TrimArguments:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _settle(self, session: Session, xadd: cython.bint) -> cython.bint:
         """Reject options that exclude each other, and set the default limit of an approximate trim."""
         if self.delete_strategy == _NO_STRATEGY:

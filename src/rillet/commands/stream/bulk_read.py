@@ -29,11 +29,7 @@ need a fallback.
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.stream import command
 from rillet.commands.stream.arguments import INVALID_ID, SYNTAX_ERROR
 from rillet.errors import CommandError
@@ -87,7 +83,6 @@ def _nodes_from(stream: Stream, ms: cython.ulonglong, seq: cython.ulonglong) -> 
 
 @cython.cfunc
 @cython.inline
-@cython.exceptval(-1, check=True)
 def _living(
     stream: Stream, key: bytes, lp: Listpack, start_ms: cython.ulonglong, start_seq: cython.ulonglong
 ) -> cython.longlong:

@@ -34,10 +34,10 @@ cdef class ClaimRequest:
     cdef bint claimed
     cdef bint saturates
     cdef bint by_asking
-    cdef bint find_consumer(self) except -1
-    cdef bint finish(self) except -1
-    cdef bint is_recent(self, Py_ssize_t slot) except -1
-    cdef bint forget(self, bytes ident, Py_ssize_t slot) except -1
-    cdef bint take(self, bytes ident, unsigned long long ms, unsigned long long seq, Py_ssize_t slot) except -1
-    cdef bint take_named(self, bytes ident, unsigned long long ms, unsigned long long seq) except -1
+    cdef bint find_consumer(self)
+    cdef bint finish(self)
+    cdef bint is_recent(self, Py_ssize_t slot)
+    cdef bint forget(self, bytes ident, Py_ssize_t slot)
+    cdef bint take(self, bytes ident, unsigned long long ms, unsigned long long seq, Py_ssize_t slot)
+    cdef bint take_named(self, bytes ident, unsigned long long ms, unsigned long long seq)
     cdef list take_from(self, PendingIterator pending, long long count)

@@ -21,11 +21,7 @@ from __future__ import annotations
 
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.arguments import text
 from rillet.commands.stream import command
 from rillet.commands.stream.arguments import SYNTAX_ERROR, Interval
@@ -92,7 +88,6 @@ class ClaimRequest:
         self.by_asking = level >= 72
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def find_consumer(self) -> cython.bint:
         """Look up the claiming consumer, and create it if it is missing."""
         if self.consumer is None:
@@ -103,7 +98,6 @@ class ClaimRequest:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def finish(self) -> cython.bint:
         """Log the creation of a consumer that received no entry; for others, the logged XCLAIM creates the consumer."""
         self.stream.tidy_pending()
@@ -112,7 +106,6 @@ class ClaimRequest:
         return False
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def is_recent(self, slot: cython.Py_ssize_t) -> cython.bint:
         """Return whether the last delivery is too recent for a claim; for a released entry (XNACK) it never is."""
         group: Group = self.group
@@ -121,7 +114,6 @@ class ClaimRequest:
         return self.now - group.table.delivery_time(slot) < self.min_idle
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def forget(self, ident: bytes, slot: cython.Py_ssize_t) -> cython.bint:
         """Remove the pending entry of a deleted stream entry."""
         group: Group = self.group
@@ -134,7 +126,6 @@ class ClaimRequest:
         return group.drop(slot)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def take(
         self, ident: bytes | None, ms: cython.ulonglong, seq: cython.ulonglong, slot: cython.Py_ssize_t
     ) -> cython.bint:
@@ -169,7 +160,6 @@ class ClaimRequest:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def take_named(self, ident: bytes, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
         """Claim one entry by ID, if it exists and is pending, or with FORCE even if it is not pending."""
         slot: cython.Py_ssize_t = self.group.find(ms, seq)
@@ -235,7 +225,6 @@ def xclaim(session: Session, argv: list[bytes]) -> None:
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _read_options(claim: ClaimRequest, argv: list[bytes], at: cython.Py_ssize_t, last: IDReader) -> cython.bint:
     """Read the options of XCLAIM into `claim`, and LASTID into `last` (0-0 by default)."""
     delivered: Any = -1  # a Python int, because now - IDLE may exceed 64 bits

@@ -11,7 +11,7 @@ cdef class DeleteArguments:
     cdef int strategy
     cdef Py_ssize_t start
     cdef Py_ssize_t end
-    cdef bint read(self, list[bytes] argv, Py_ssize_t at) except -1
+    cdef bint read(self, list[bytes] argv, Py_ssize_t at)
 
 @cython.final
 cdef class Deletion:
@@ -20,6 +20,6 @@ cdef class Deletion:
     cdef long long deleted
     cdef long long dropped
     cdef bint first
-    cdef bint forbids(self, unsigned long long ms, unsigned long long seq) except -1
-    cdef bint delete(self, unsigned long long ms, unsigned long long seq) except -1
-    cdef bint settle(self, Session session, bytes key) except -1
+    cdef bint forbids(self, unsigned long long ms, unsigned long long seq)
+    cdef bint delete(self, unsigned long long ms, unsigned long long seq)
+    cdef bint settle(self, Session session, bytes key)

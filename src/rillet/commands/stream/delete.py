@@ -21,11 +21,7 @@ does not count as a change. Redis does not log it, so that a replica keeps these
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.stream import command
 from rillet.commands.stream.arguments import SYNTAX_ERROR
 from rillet.errors import CommandError
@@ -65,7 +61,6 @@ class DeleteArguments:
         self.start = self.end = 0
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def read(self, argv: list[bytes], at: cython.Py_ssize_t) -> cython.bint:
         """Read the strategy and the IDs from argv[at:], in any order; if IDS is repeated, the last one applies."""
         count: cython.Py_ssize_t = len(argv)
@@ -93,7 +88,6 @@ class DeleteArguments:
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _check_ids(argv: list[bytes], start: cython.Py_ssize_t, end: cython.Py_ssize_t, reader: IDReader) -> cython.bint:
     """Raise CommandError if a word of argv[start:end] is not a valid ID."""
     at: cython.Py_ssize_t
@@ -103,7 +97,6 @@ def _check_ids(argv: list[bytes], start: cython.Py_ssize_t, end: cython.Py_ssize
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _none_found(session: Session, arguments: DeleteArguments) -> cython.bint:
     """Reply -1 for each ID, without checking that it is valid."""
     left: cython.Py_ssize_t = arguments.end - arguments.start
@@ -135,7 +128,6 @@ class Deletion:
             stream.find_unread()
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def forbids(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
         """With DELREF, remove an entry's references in groups; return whether ACKED forbids its deletion."""
         if self.strategy == _DELREF:
@@ -143,7 +135,6 @@ class Deletion:
         return self.strategy == _ACKED and self.stream.is_held(ms, seq)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def delete(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
         """Delete the entry; return False if it does not exist."""
         if not self.stream.delete_unsettled(ms, seq):
@@ -154,7 +145,6 @@ class Deletion:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def settle(self, session: Session, key: bytes) -> cython.bint:
         """If entries were deleted, update the stream's first ID and mark the key as modified, once."""
         self.stream.tidy_pending()

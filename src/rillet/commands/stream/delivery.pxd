@@ -23,6 +23,6 @@ cdef class Delivery(ReadReply):
     cdef long long write_history(self, Session session, Stream stream, Group group, Consumer consumer,
                                  long long count) except -1
     cdef bint _note_change(self, Consumer consumer, Py_ssize_t slot) except -1
-    cdef bint _log(self, Session session, Group group, bytes last) except -1
+    cdef bint _log(self, Session session, Group group, bytes last)
 
 cdef bint is_idle(long long idle, long long min_idle) noexcept

@@ -15,11 +15,7 @@ of deliveries, both 0 for a new entry.
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.stream.read_reply import ReadReply
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime.session import Session
@@ -185,7 +181,6 @@ class Delivery(ReadReply):
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _log(self, session: Session, group: Group, last: bytes | None) -> cython.bint:
         """Log the deliveries as XCLAIM commands with the LASTID `last`, or if None with each entry's own ID."""
         assert self.slots is not None

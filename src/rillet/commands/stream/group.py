@@ -9,11 +9,7 @@ The checks have the order of t_stream.c (xgroupCommand): options, type, key, gro
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.arguments import subcommand_error
 from rillet.commands.stream import command
 from rillet.commands.stream.idmp import new_stream
@@ -169,7 +165,6 @@ class Xack(Implementation):
     __slots__ = ()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Remove entries from the pending entries of a group, and reply with how many were pending."""
         stream: Stream | None = stream_at(session.db, session.db.locate_read(words))

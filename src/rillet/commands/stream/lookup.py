@@ -13,11 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.arguments import text
 from rillet.errors import CommandError, NoGroup, WrongType
 from rillet.keyspace.database import Database

@@ -8,4 +8,4 @@ from rillet.types.stream.pending cimport PendingTable, PendingIndex, PendingIter
 from rillet.types.stream.id cimport less
 
 cdef bint _write_entries(Session session, Group group, PendingIndex index, Interval interval, long long count,
-                         long long min_idle) except -1
+                         long long min_idle)

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.stream import command
 from rillet.commands.stream.arguments import SYNTAX_ERROR, Interval
 from rillet.commands.stream.lookup import require_stream_and_group
@@ -56,7 +52,6 @@ def xpending(session: Session, argv: list[bytes]) -> None:
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _write_entries(session: Session, group: Group, index: PendingIndex, interval: Interval, count: cython.longlong,
                    min_idle: cython.longlong) -> cython.bint:
     """Write up to `count` pending entries in a range of IDs: ID, consumer, idle time in ms, deliveries.

@@ -18,11 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.runtime.session import Session
 from rillet.structs.integer_text import decimal
 from rillet.types.stream.group import ENTRIES_READ_UNKNOWN, Consumer, Group
@@ -33,7 +29,6 @@ if not cython.compiled:  # for compiled code, the .pxd declares these names
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def log_claim(
     session: Session, key: bytes, group: Group, ident: bytes, slot: cython.Py_ssize_t, last: bytes | None = None
 ) -> cython.bint:
@@ -52,7 +47,6 @@ def log_claim(
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def log_claims(session: Session, key: bytes, group: Group, slots: list[Any], last: bytes | None) -> cython.bint:
     """Log pending entries as XCLAIM commands with LASTID `last`, or if None with each entry's own ID."""
     for slot in slots:
@@ -62,7 +56,6 @@ def log_claims(session: Session, key: bytes, group: Group, slots: list[Any], las
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def log_group_id(session: Session, key: bytes, group: Group) -> cython.bint:
     """Log the group's last delivered ID and read counter (streamPropagateGroupID)."""
     if not session.logged:
@@ -74,14 +67,12 @@ def log_group_id(session: Session, key: bytes, group: Group) -> cython.bint:
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def log_consumer(session: Session, key: bytes, group: Group, consumer: Consumer) -> cython.bint:
     """Log the creation of a consumer (streamPropagateConsumerCreation)."""
     return session.propagate([b"XGROUP", b"CREATECONSUMER", key, group.name, consumer.name])
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def log_ack(session: Session, key: bytes, group: Group, ident: bytes) -> cython.bint:
     """Log the removal of a pending entry (streamPropagateXACK)."""
     return session.propagate([b"XACK", key, group.name, ident])

@@ -15,8 +15,8 @@ cdef class EntryWriter:
     cdef list names
     cdef public int parts
     cpdef long long write_all(self, ReplyWriter out, StreamIterator entries, long long count) except -1
-    cpdef bint write(self, ReplyWriter out, StreamIterator entries) except -1
-    cdef bint _write_values(self, ReplyWriter out, Listpack lp, StreamIterator entries) except -1
+    cpdef bint write(self, ReplyWriter out, StreamIterator entries)
+    cdef bint _write_values(self, ReplyWriter out, Listpack lp, StreamIterator entries)
 
 @cython.final
 cdef class Xrange(Implementation):

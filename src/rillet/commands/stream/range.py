@@ -10,11 +10,7 @@ from __future__ import annotations
 
 from functools import partial
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.stream import command
 from rillet.commands.stream.arguments import SYNTAX_ERROR, Interval
 from rillet.errors import CommandError
@@ -67,7 +63,6 @@ class EntryWriter:
         return written
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def write(self, out: ReplyWriter, entries: StreamIterator) -> cython.bint:
         """Write the current entry of the iterator: its ID and an array of its fields and values. O(fields)"""
         lp: Listpack | None = entries.lp
@@ -92,7 +87,6 @@ class EntryWriter:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _write_values(self, out: ReplyWriter, lp: Listpack, entries: StreamIterator) -> cython.bint:
         """Write the fields and values of an entry that has the field names of its node."""
         names: list[bytes] | None = self.names
@@ -167,7 +161,6 @@ class Xrange(Implementation):
         self._writer = EntryWriter()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Reply with the entries between two IDs."""
         out: ReplyWriter = session.out

@@ -8,11 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.stream import command
 from rillet.commands.stream.read_arguments import keys_of_read
 from rillet.commands.stream.read_blocking import ReadCommand
@@ -31,7 +27,6 @@ class XreadReply(ReadReply):
     __slots__ = ()
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def write_stream(
         self, session: Session, words: ArgumentSpans, stream: Stream, at: cython.Py_ssize_t, ready: cython.bint
     ) -> cython.bint:

@@ -26,9 +26,9 @@ cdef class ReadArguments:
     cdef unsigned long long ms
     cdef unsigned long long seq
     cdef IDReader reader
-    cdef bint read(self, Session session, ArgumentSpans words) except -1
-    cdef bint _read_timeout(self, Session session, ArgumentSpans words, Py_ssize_t at) except -1
-    cdef bint _read_newer_option(self, bytes name, ArgumentSpans words, Py_ssize_t at) except -1
-    cdef bint _require_grouped(self, str name) except -1
-    cdef bint check(self, Session session, ArgumentSpans words) except -1
-    cdef bint find_start(self, ArgumentSpans words, Py_ssize_t key_at, Stream stream) except -1
+    cdef bint read(self, Session session, ArgumentSpans words)
+    cdef bint _read_timeout(self, Session session, ArgumentSpans words, Py_ssize_t at)
+    cdef bint _read_newer_option(self, bytes name, ArgumentSpans words, Py_ssize_t at)
+    cdef bint _require_grouped(self, str name)
+    cdef bint check(self, Session session, ArgumentSpans words)
+    cdef bint find_start(self, ArgumentSpans words, Py_ssize_t key_at, Stream stream)

@@ -19,11 +19,7 @@ from __future__ import annotations
 
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.stream.arguments import INVALID_ID, SYNTAX_ERROR
 from rillet.commands.stream.lookup import no_key_or_group
 from rillet.errors import CommandError
@@ -73,7 +69,6 @@ class ReadArguments:
     # -- options
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def read(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Read the options, and find the keys."""
         at: cython.Py_ssize_t = 1
@@ -127,7 +122,6 @@ class ReadArguments:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _read_timeout(self, session: Session, words: ArgumentSpans, at: cython.Py_ssize_t) -> cython.bint:
         if session.state & _IN_SCRIPT and self.level < 72:
             name = words.get(0).decode("utf-8", "surrogateescape")
@@ -141,7 +135,6 @@ class ReadArguments:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _read_newer_option(self, name: bytes, words: ArgumentSpans, at: cython.Py_ssize_t) -> cython.bint:
         """Read an option that Redis added after 7.0; return False if it is not such an option."""
         if name == b"claim" and self.level >= 84:
@@ -161,7 +154,6 @@ class ReadArguments:
         return False
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _require_grouped(self, name: str) -> cython.bint:
         if not self.grouped:
             raise CommandError(f"The {name} option is only supported by XREADGROUP. You called XREAD instead.")
@@ -170,7 +162,6 @@ class ReadArguments:
     # -- streams and IDs
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def check(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Raise CommandError if a key has another type, a group does not exist, or an ID is invalid."""
         at: cython.Py_ssize_t
@@ -182,7 +173,6 @@ class ReadArguments:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def find_start(self, words: ArgumentSpans, key_at: cython.Py_ssize_t, stream: Stream | None) -> cython.bint:
         """Set ms and seq to the ID after which the stream of a key (None: it does not exist) is read."""
         at: cython.Py_ssize_t = key_at - self.keys_at + self.ids_at

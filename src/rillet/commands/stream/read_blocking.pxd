@@ -13,10 +13,10 @@ from rillet.types.stream.value cimport Stream
 cdef class BlockedRead:
     cdef list[bytes] argv
     cdef ReadReply reply
-    cdef bint _serve_key(self, Session session, ArgumentSpans words, bytes key, object value) except -1
+    cdef bint _serve_key(self, Session session, ArgumentSpans words, bytes key, object value)
 
 @cython.final
 cdef class ReadCommand(Implementation):
     cdef object _kind
     cdef ReadReply _reply
-    cdef bint _block(self, Session session, ArgumentSpans words, ReadReply reply) except -1
+    cdef bint _block(self, Session session, ArgumentSpans words, ReadReply reply)

@@ -15,11 +15,7 @@ was delivered first has been idle for long enough (`XreadGroupReply.retry_at`).
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.lookup import value_for_blocked
 from rillet.commands.stream.read_reply import ReadReply
 from rillet.errors import NoGroup, Unblocked
@@ -73,7 +69,6 @@ class BlockedRead:
         session.out.null_array()
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _serve_key(self, session: Session, words: ArgumentSpans, key: bytes, value: object) -> cython.bint:
         """Reply with the entries of the key that changed (Redis 7.0, blocked.c: serveClientsBlockedOnStreamKey)."""
         out: ReplyWriter = session.out
@@ -121,7 +116,6 @@ class ReadCommand(Implementation):
         self._reply = None
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Reply with entries, wait for them, or reply null."""
         reply: ReadReply = self._kind() if self._reply is None else self._reply
@@ -138,7 +132,6 @@ class ReadCommand(Implementation):
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _block(self, session: Session, words: ArgumentSpans, reply: ReadReply) -> cython.bint:
         argv: list[bytes] = words.to_list()
         read: BlockedRead = BlockedRead(reply, argv)

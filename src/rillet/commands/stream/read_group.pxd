@@ -15,8 +15,8 @@ from rillet.types.stream.value cimport Stream
 cdef class XreadGroupReply(Delivery):
     cdef long long claim_after
     cdef long long oldest
-    cdef bint _has_claimable(self, Stream stream, Group group) except -1
+    cdef bint _has_claimable(self, Stream stream, Group group)
     cdef bint _read(self, Session session, ArgumentSpans words, Stream stream, Group group, Py_ssize_t at, bint selected,
-                    bint history, bint found, long long count) except -1
+                    bint history, bint found, long long count)
     cdef bint _write_selected(self, Session session, ArgumentSpans words, Stream stream, Group group, Consumer consumer,
-                              Py_ssize_t at, bint history, bint found, long long count) except -1
+                              Py_ssize_t at, bint history, bint found, long long count)

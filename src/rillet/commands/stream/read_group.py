@@ -22,11 +22,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.stream import command
 from rillet.commands.stream.delivery import Delivery
 from rillet.commands.stream.read_arguments import keys_of_read
@@ -58,7 +54,6 @@ class XreadGroupReply(Delivery):
     oldest: cython.longlong  # the earliest delivery time of a pending entry in any of the streams
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def begin(self, session: Session) -> cython.bint:
         """Begin an attempt with an empty reply."""
         self.claim_after = self.min_idle
@@ -68,7 +63,6 @@ class XreadGroupReply(Delivery):
     # -- selecting the entries of a stream
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def write_stream(
         self, session: Session, words: ArgumentSpans, stream: Stream, at: cython.Py_ssize_t, ready: cython.bint
     ) -> cython.bint:
@@ -86,7 +80,6 @@ class XreadGroupReply(Delivery):
         return self._read(session, words, stream, group, at, selected, history, new, self.stream_limit(ready))
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _has_claimable(self, stream: Stream, group: Group) -> cython.bint:
         """Return whether the oldest pending entry is idle for min_idle ms; store its delivery time in `oldest`."""
         table: PendingTable = group.table
@@ -104,7 +97,6 @@ class XreadGroupReply(Delivery):
     # -- reading the selected entries
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _read(
         self, session: Session, words: ArgumentSpans, stream: Stream, group: Group, at: cython.Py_ssize_t,
         selected: cython.bint, history: cython.bint, found: cython.bint, count: cython.longlong,
@@ -130,7 +122,6 @@ class XreadGroupReply(Delivery):
         return selected
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _write_selected(
         self, session: Session, words: ArgumentSpans, stream: Stream, group: Group, consumer: Consumer,
         at: cython.Py_ssize_t, history: cython.bint, found: cython.bint, count: cython.longlong,

@@ -16,11 +16,11 @@ cdef class ReadReply(ReadArguments):
     cdef Py_ssize_t start
     cdef long long written
     cdef long long now
-    cdef bint begin(self, Session session) except -1
-    cdef bint write(self, Session session, ArgumentSpans words) except -1
+    cdef bint begin(self, Session session)
+    cdef bint write(self, Session session, ArgumentSpans words)
     cdef bint write_stream(self, Session session, ArgumentSpans words, Stream stream, Py_ssize_t at,
-                           bint ready) except -1
+                           bint ready)
     cdef Py_ssize_t write_key(self, ReplyWriter out, ArgumentSpans words, Py_ssize_t at)
-    cdef bint is_full(self, ReplyWriter out) except -1
+    cdef bint is_full(self, ReplyWriter out)
     cdef long long stream_limit(self, bint ready) noexcept
-    cdef bint find_next(self, Stream stream, NodePlace place, unsigned long long ms, unsigned long long seq) except -1
+    cdef bint find_next(self, Stream stream, NodePlace place, unsigned long long ms, unsigned long long seq)

@@ -13,11 +13,7 @@ before them once it is known (`ReplyWriter.insert_array`).
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.stream.range import EntryWriter
 from rillet.commands.stream.read_arguments import ReadArguments
 from rillet.protocol.reply_writer import ReplyWriter
@@ -51,7 +47,6 @@ class ReadReply(ReadArguments):
         self.writer = EntryWriter()
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def begin(self, session: Session) -> cython.bint:
         """Start a new attempt to serve the client, with an empty reply."""
         self.start = session.out.mark()
@@ -60,7 +55,6 @@ class ReadReply(ReadArguments):
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def write(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Write the entries that are available now; return False if there are none."""
         out: ReplyWriter = session.out
@@ -87,7 +81,6 @@ class ReadReply(ReadArguments):
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def write_stream(
         self, session: Session, words: ArgumentSpans, stream: Stream, at: cython.Py_ssize_t, ready: cython.bint
     ) -> cython.bint:
@@ -113,7 +106,6 @@ class ReadReply(ReadArguments):
         return out.mark()
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def is_full(self, out: ReplyWriter) -> cython.bint:
         """Return whether MAXCOUNT or MAXSIZE is reached."""
         if self.written == 0:
@@ -134,7 +126,6 @@ class ReadReply(ReadArguments):
         return left if count == 0 or left < count else count
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def find_next(
         self, stream: Stream, place: NodePlace | None, ms: cython.ulonglong, seq: cython.ulonglong
     ) -> cython.bint:

@@ -8,11 +8,7 @@ from __future__ import annotations
 from fractions import Fraction
 from functools import partial
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.arguments import LLONG_MAX, LLONG_MIN, NOT_AN_INTEGER, float_value
 from rillet.commands.span_arguments import integer_at
 from rillet.commands.string import command
@@ -45,7 +41,6 @@ class Increment(StringCommand):
         self._subtracts = subtracts
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Add to the integer at a key; a missing key counts as 0."""
         db: Database = session.db

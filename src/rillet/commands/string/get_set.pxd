@@ -11,8 +11,8 @@ from rillet.structs.argument_spans cimport ArgumentSpans
 @cython.final
 cdef class Set(StringCommand):
     cdef SetOptions _options
-    cdef bint _store(self, Session session, ArgumentSpans words, SetOptions options) except -1
-    cdef bint _admits(self, Session session, ArgumentSpans words, SetOptions options, Py_ssize_t n) except -1
+    cdef bint _store(self, Session session, ArgumentSpans words, SetOptions options)
+    cdef bint _admits(self, Session session, ArgumentSpans words, SetOptions options, Py_ssize_t n)
 
 @cython.final
 cdef class Get(Implementation):

@@ -16,11 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.arguments import arity_error, integer, syntax_error
 from rillet.commands.first_key_pop import KeysAfterNumber
 from rillet.commands.keys.expire import deletion
@@ -105,7 +101,6 @@ class Set(StringCommand):
         self._options = None
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Store a string at a key."""
         if words.count == 3:
@@ -120,7 +115,6 @@ class Set(StringCommand):
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _store(self, session: Session, words: ArgumentSpans, options: SetOptions | None) -> cython.bint:
         """Copy a value from the client's bytes into the keyspace."""
         db: Database = session.db
@@ -159,7 +153,6 @@ class Set(StringCommand):
         return True if get else session.out.ok()
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _admits(
         self, session: Session, words: ArgumentSpans, options: SetOptions, n: cython.Py_ssize_t
     ) -> cython.bint:
@@ -228,7 +221,6 @@ class Get(Implementation):
     __slots__ = ()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Copy a string from the keyspace to the reply."""
         return write_string_at(session, session.db.locate_read(words))
@@ -313,7 +305,6 @@ class Getex(StringCommand):
     __slots__ = ()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Reply with a string, and set or remove the expiry of its key."""
         db: Database = session.db
@@ -430,7 +421,6 @@ class Msetex(Implementation):
     __slots__ = ()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Store strings at several keys with one expiry, if all keys, or none of them, exist."""
         argv: list[bytes] = words.to_list()

@@ -15,11 +15,7 @@ from __future__ import annotations
 from fractions import Fraction
 from math import inf
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.arguments import LLONG_MAX, LLONG_MIN, float_value, integer, syntax_error
 from rillet.commands.keys.expire import deletion
 from rillet.commands.string import command
@@ -74,7 +70,6 @@ _LRU = cython.declare(cython.int, lru.LRU)
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _count(session: Session, argv: list[bytes]) -> cython.bint:
     """Execute a call with BYINT, bounds or an expiry; return False without any effect if it is another call.
 

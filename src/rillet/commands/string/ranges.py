@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.arguments import integer
 from rillet.commands.string import command
 from rillet.commands.string.values import check_length, form_of_word, string_for_write, string_to_read

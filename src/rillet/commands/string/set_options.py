@@ -7,11 +7,7 @@ Each word is a bit. A command names the words that it takes, and the word that e
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.arguments import LLONG_MAX, syntax_error
 from rillet.commands.span_arguments import integer_at
 from rillet.errors import CommandError
@@ -44,7 +40,6 @@ _IFDNE = cython.declare(cython.int, IFDNE)
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _word(words: ArgumentSpans, at: cython.Py_ssize_t) -> cython.int:
     """Return the bit of an argument in any case, 0 if it is not an option."""
     size: cython.Py_ssize_t = words.size[at]
@@ -78,7 +73,6 @@ def _word(words: ArgumentSpans, at: cython.Py_ssize_t) -> cython.int:
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _comparisons_of(compat: Compat) -> cython.int:
     """Return the comparisons that SET has on a server."""
     if compat.valkey:
@@ -104,7 +98,6 @@ class SetOptions:
     valkey: cython.bint
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def read(
         self, session: Session, words: ArgumentSpans, at: cython.Py_ssize_t, allowed: cython.int, keep: cython.int
     ) -> cython.bint:

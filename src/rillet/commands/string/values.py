@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.errors import CommandError, WrongType
 from rillet.keyspace import lru
 from rillet.keyspace.database import Database
@@ -26,7 +22,6 @@ _TEXT = cython.declare(cython.int, TEXT)
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def form_of_word(session: Session) -> cython.int:
     """Return the form of a string that a command stores as it came.
 
@@ -42,7 +37,6 @@ class StringCommand(Implementation):
     __slots__ = ("at", "form", "size")
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def view(self, keys: Dict, n: cython.Py_ssize_t) -> cython.bint:
         """Find the bytes of an entry's string, packed or not; raise WrongType for another type. O(1)
 
@@ -53,7 +47,6 @@ class StringCommand(Implementation):
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def has_string(self, keys: Dict, n: cython.Py_ssize_t) -> cython.bint:
         """Do `view`, but return False for another type. O(1)"""
         value: object = keys.object_at(n)
@@ -75,7 +68,6 @@ class StringCommand(Implementation):
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def write_string_at(session: Session, n: cython.Py_ssize_t, lenient: cython.bint = False) -> cython.bint:
     """Reply with the string of an entry of the keyspace, null if n < 0. A packed string is copied to the reply.
 
@@ -102,7 +94,6 @@ def write_string_at(session: Session, n: cython.Py_ssize_t, lenient: cython.bint
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def write_string_of(session: Session, key: bytes, lenient: cython.bint = False) -> cython.bint:
     """Look up a key and do `write_string_at`."""
     return write_string_at(session, session.db.find_read(key), lenient)
@@ -145,7 +136,6 @@ def string_at(db: Database, words: ArgumentSpans, n: cython.Py_ssize_t) -> Strin
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def store_string(
     session: Session, key: bytes, data: bytes, event: bytes, form: cython.int = 0
 ) -> cython.bint:
@@ -159,7 +149,6 @@ def store_string(
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def update_string(session: Session, key: bytes, data: bytes, form: cython.int, event: bytes) -> cython.bint:
     """Replace the value of a key by a string of the form, and keep its expiry."""
     session.db.set_string(key, data, form, True)

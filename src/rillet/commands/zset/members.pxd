@@ -10,9 +10,9 @@ from rillet.structs.float_text cimport parse_plain
 from rillet.types.zset cimport ADDED, GT, LT, NX, SKIPPED, UPDATED, XX, Zset
 
 cdef double score_of(Session session, ArgumentSpans words, Py_ssize_t at, str message=*) except? -1
-cdef bint add_members(Session session, ArgumentSpans words, int options) except -1
-cdef bint _add(Session session, ArgumentSpans words, Py_ssize_t at, int options) except -1
-cdef int _option(ArgumentSpans words, Py_ssize_t at) except -1
+cdef bint add_members(Session session, ArgumentSpans words, int options)
+cdef bint _add(Session session, ArgumentSpans words, Py_ssize_t at, int options)
+cdef int _option(ArgumentSpans words, Py_ssize_t at)
 
 @cython.final
 cdef class Zadd(Implementation):

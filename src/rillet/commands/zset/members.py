@@ -13,11 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.arguments import NOT_A_FLOAT, arity_error, syntax_error
 from rillet.commands.keys.scan import scan_value
 from rillet.commands.lookup import read_value
@@ -80,7 +76,6 @@ def score_of(
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _option(words: ArgumentSpans, at: cython.Py_ssize_t) -> cython.int:
     """Return the flag of an option of ZADD, 0 for another argument."""
     if words.is_digit(at):
@@ -99,7 +94,6 @@ def _option(words: ArgumentSpans, at: cython.Py_ssize_t) -> cython.int:
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def add_members(session: Session, words: ArgumentSpans, options: cython.int) -> cython.bint:
     """Run ZADD, or ZINCRBY: then `options` contains INCR (zaddGenericCommand)."""
     at: cython.Py_ssize_t = 2
@@ -120,7 +114,6 @@ def add_members(session: Session, words: ArgumentSpans, options: cython.int) -> 
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _add(session: Session, words: ArgumentSpans, at: cython.Py_ssize_t, options: cython.int) -> cython.bint:
     """Add the members of the arguments `score member ...` from `at` on, or change their scores."""
     db: Database = session.db
@@ -191,7 +184,6 @@ class Zadd(Implementation):
     __slots__ = ()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Add members to a sorted set, or change their scores."""
         return add_members(session, words, 0)
@@ -211,7 +203,6 @@ class Zincrby(Implementation):
     __slots__ = ()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Add to the score of a member."""
         return add_members(session, words, _INCR)
@@ -230,7 +221,6 @@ class Zrem(Implementation):
     __slots__ = ()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Remove members (zremCommand)."""
         db: Database = session.db
@@ -266,7 +256,6 @@ class Zcard(Implementation):
     __slots__ = ()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Reply with the number of members."""
         value: Zset | None = zset_at(session.db, session.db.locate_read(words))
@@ -285,7 +274,6 @@ class Zscore(Implementation):
     __slots__ = ()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Reply with the score of a member."""
         db: Database = session.db

@@ -11,11 +11,7 @@ end comes first: ZRANGE k 5 1 BYSCORE REV.
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.commands.arguments import integer, syntax_error
 from rillet.commands.list.elements import clamp
 from rillet.commands.lookup import delete_if_empty, read_value, value_for_write
@@ -173,7 +169,6 @@ class Zrange(Implementation):
     __slots__ = ()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Reply with the members in a range."""
         db: Database = session.db

@@ -6,4 +6,4 @@ from rillet.types.zset cimport Zset
 
 cdef Zset zset_at(Database db, Py_ssize_t n)
 cdef Zset new_zset(Database db)
-cdef bint keep(Session session, ArgumentSpans words, Py_ssize_t n, Zset value) except -1
+cdef bint keep(Session session, ArgumentSpans words, Py_ssize_t n, Zset value)

@@ -10,11 +10,7 @@ The unpacked sorted set is valid until the command ends or unpacks another value
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.errors import WrongType
 from rillet.keyspace import rest_buffer
 from rillet.keyspace.database import Database
@@ -50,7 +46,6 @@ def new_zset(db: Database) -> Zset:
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def keep(session: Session, words: ArgumentSpans, n: cython.Py_ssize_t, value: Zset) -> cython.bint:
     """Store a sorted set that was changed as the value of the key in words[1]; delete the key of an empty one."""
     db: Database = session.db

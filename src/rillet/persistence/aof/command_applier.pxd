@@ -18,9 +18,9 @@ cdef class CommandApplier:
     cdef long long delay
     cdef readonly object transaction
     cdef ArgumentSpans words
-    cpdef bint feed(self, bytes chunk) except -1
-    cdef bint _advance(self) except -1
+    cpdef bint feed(self, bytes chunk)
+    cdef bint _advance(self)
     cdef list[bytes] _next(self)
     cdef long long _run_next(self) except -1
-    cdef bint _take(self, list[bytes] argv) except -1
-    cdef bint _run(self, list[bytes] argv) except -1
+    cdef bint _take(self, list[bytes] argv)
+    cdef bint _run(self, list[bytes] argv)

@@ -16,12 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
-
-
+from rillet._cython import cython
 from rillet.errors import LogCorrupt, NewerFormat, ProtocolError
 from rillet.persistence.debug_delay import debug_delay
 from rillet.protocol.command_parser import CommandParser, unlimited_parser
@@ -70,7 +65,6 @@ class CommandApplier:
         self.words = ArgumentSpans()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def feed(self, chunk: bytes) -> cython.bint:
         """Execute the commands that this chunk of the file completes; LogCorrupt if a command fails."""
         start: cython.longlong = self.fed
@@ -99,7 +93,6 @@ class CommandApplier:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _advance(self) -> cython.bint:
         """Update `here` and `good` after a command; return whether the parser has unparsed bytes."""
         parser: CommandParser = self.parser
@@ -142,7 +135,6 @@ class CommandApplier:
         return ran
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _take(self, argv: list[bytes]) -> cython.bint:
         """Execute a command, or queue it until EXEC."""
         first: bytes = argv[0]
@@ -165,7 +157,6 @@ class CommandApplier:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _run(self, argv: list[bytes]) -> cython.bint:
         session: Session = self.session
         self.engine.execute(session, argv)

@@ -18,11 +18,7 @@ import errno
 import os
 from pathlib import Path
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.persistence.aof.failures import LogTakenOver
 from rillet.persistence.aof.frames import frame
 from rillet.persistence.disk import Disk, DiskFile, write_all

@@ -24,9 +24,9 @@ cdef class FrameReader:
 
     cpdef bytes read(self)
     cdef bytes _plain(self)
-    cdef bint _need(self, Py_ssize_t size) except -1
-    cdef Py_ssize_t _next(self, Py_ssize_t skip) except -1
+    cdef bint _need(self, Py_ssize_t size)
+    cdef Py_ssize_t _next(self, Py_ssize_t skip)
     cdef Py_ssize_t _whole(self, Py_ssize_t behind) except -2
-    cdef Py_ssize_t _read_line(self, bytes data, Py_ssize_t start) except -1
-    cdef bint _break(self, long long at, str why) except -1
+    cdef Py_ssize_t _read_line(self, bytes data, Py_ssize_t start)
+    cdef bint _break(self, long long at, str why)
     cpdef long long checked_end(self) except -1

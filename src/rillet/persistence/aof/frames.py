@@ -35,11 +35,7 @@ from pathlib import Path
 from typing import BinaryIO
 from zlib import crc32
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.persistence.aof.position import PREFIX as POSITION
 from rillet.persistence.disk import Disk
 
@@ -178,7 +174,6 @@ class FrameReader:
         return piece
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _need(self, size: cython.Py_ssize_t) -> cython.bint:
         """Read from the file until the buffer has this size; return False if the file ends earlier."""
         pieces: list[bytes] = [self._buffer]
@@ -194,7 +189,6 @@ class FrameReader:
         return got >= size
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _next(self, skip: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Return the length of the frame at this offset of the buffer, header line included; 0 if it is invalid."""
         at: cython.longlong = self._at + skip
@@ -232,7 +226,6 @@ class FrameReader:
         return end
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _read_line(self, data: bytes, start: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Parse the header line at `start` and return its end; 0 if the line is malformed or truncated."""
         buf: cython.p_const_uchar = data
@@ -277,7 +270,6 @@ class FrameReader:
         return at + 2 if at + 2 <= size and buf[at] == 13 and buf[at + 1] == 10 else 0
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _break(self, at: cython.longlong, why: str) -> cython.bint:
         self.break_at = at
         self.why = why

@@ -33,13 +33,7 @@ import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
-from rillet.real_time import monotonic
-
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.errors import Misconf
 from rillet.persistence.aof.buffer import AofBuffer
 from rillet.persistence.aof.failures import AofFailures, LogTakenOver, describe
@@ -52,6 +46,7 @@ from rillet.persistence.aof.states import OFF, ON, WAIT_REWRITE
 from rillet.persistence.aof.syncer import AofSyncer
 from rillet.persistence.disk import REAL, Disk
 from rillet.protocol.propagation_buffer import PropagationBuffer
+from rillet.real_time import monotonic
 from rillet.runtime.engine import Engine
 
 _SECOND = 1.0

@@ -20,10 +20,10 @@ cdef class CommandScan:
     cdef bint _open
     cdef long long _inside
 
-    cpdef bint feed(self, bytes chunk) except -1
-    cdef Py_ssize_t _step(self, bytes data, const unsigned char *buf, Py_ssize_t at, Py_ssize_t size) except -1
-    cdef bint _begins(self, const unsigned char *buf, Py_ssize_t at, Py_ssize_t size) except -1
-    cdef bint _name(self, bytes name) except -1
-    cdef bint _whole(self, long long end) except -1
-    cdef bint _note(self, bytes line, long long offset) except -1
+    cpdef bint feed(self, bytes chunk)
+    cdef Py_ssize_t _step(self, bytes data, const unsigned char *buf, Py_ssize_t at, Py_ssize_t size)
+    cdef bint _begins(self, const unsigned char *buf, Py_ssize_t at, Py_ssize_t size)
+    cdef bint _name(self, bytes name)
+    cdef bint _whole(self, long long end)
+    cdef bint _note(self, bytes line, long long offset)
     cdef long long _number(self, bytes data, const unsigned char *buf, Py_ssize_t at, Py_ssize_t end, int mark) except -2

@@ -14,11 +14,7 @@ compiled, because a log may contain millions of commands.
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.errors import LogCorrupt
 
 _LONGEST_LINE = cython.declare(cython.Py_ssize_t, 4096)
@@ -69,7 +65,6 @@ class CommandScan:
         self._inside = 0  # the commands of the open transaction
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def feed(self, chunk: bytes) -> cython.bint:
         """Scan the next bytes of the file; return False at the limit. LogCorrupt if they are not commands."""
         data: bytes = self._rest + chunk
@@ -95,7 +90,6 @@ class CommandScan:
         return self.beyond < 0
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _step(
         self, data: bytes, buf: cython.p_const_uchar, at: cython.Py_ssize_t, size: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
@@ -145,7 +139,6 @@ class CommandScan:
         return end - at
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _begins(self, buf: cython.p_const_uchar, at: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.bint:
         """Return whether these bytes, which have no line end, begin a line that may come here."""
         i: cython.Py_ssize_t
@@ -159,7 +152,6 @@ class CommandScan:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _name(self, name: bytes) -> cython.bint:
         if name == b"MULTI":
             self._open = True
@@ -170,7 +162,6 @@ class CommandScan:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _whole(self, end: cython.longlong) -> cython.bint:
         """Count a complete command that ends at this file offset."""
         self._inside += 1
@@ -181,7 +172,6 @@ class CommandScan:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _note(self, line: bytes, offset: cython.longlong) -> cython.bint:
         """Take a line that begins with #, at this file offset."""
         second: cython.longlong

@@ -13,10 +13,10 @@ cdef class PlainKeys:
     cdef bint _packed
     cdef readonly Py_ssize_t at
     cdef readonly Py_ssize_t written
-    cpdef int write(self, Py_ssize_t limit) except -1
-    cpdef bint skip(self) except -1
-    cdef bint _write_one(self, Dict keys, Py_ssize_t n) except -1
-    cdef bint _head(self, Dict keys, Py_ssize_t n, int kind) except -1
+    cpdef int write(self, Py_ssize_t limit)
+    cpdef bint skip(self)
+    cdef bint _write_one(self, Dict keys, Py_ssize_t n)
+    cdef bint _head(self, Dict keys, Py_ssize_t n, int kind)
 
 cpdef list[object] versioned_values(Dict keys)
-cpdef Py_ssize_t read_plain_keys(RdbReader reader, Database database, bint merge) except -1
+cpdef Py_ssize_t read_plain_keys(RdbReader reader, Database database, bint merge)

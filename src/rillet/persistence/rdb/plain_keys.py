@@ -15,11 +15,7 @@ versions, and for other values, the writer converts. Keys are written in the ord
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.errors import Corrupt
 from rillet.keyspace.database import Database
 from rillet.structs.dict import Dict
@@ -63,7 +59,6 @@ class PlainKeys:
         self.written = 0
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def write(self, limit: cython.Py_ssize_t) -> cython.int:
         """Write up to `limit` keys; return END, LIMIT, or OTHER if the caller must write the key `at`. O(keys)"""
         keys: Dict = self._database.keys
@@ -82,14 +77,12 @@ class PlainKeys:
         return 0
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def skip(self) -> cython.bint:
         """Pass the key `at`, which the caller has written."""
         self.at += 1
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _write_one(self, keys: Dict, n: cython.Py_ssize_t) -> cython.bint:
         """Write a key; return False if its value is of another kind."""
         out: RdbWriter = self._out
@@ -129,7 +122,6 @@ class PlainKeys:
         return out.string(bytes(at[skipped:size]))
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _head(self, keys: Dict, n: cython.Py_ssize_t, kind: cython.int) -> cython.bint:
         """Write the expiry of a key, the type of its value, and its name."""
         expires: Dict = self._database.expires
@@ -157,7 +149,6 @@ def versioned_values(keys: Dict) -> list[object]:
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def read_plain_keys(reader: RdbReader, database: Database, merge: cython.bint) -> cython.Py_ssize_t:
     """Read strings without expiry as long as they follow each other; return their number. O(bytes)
 

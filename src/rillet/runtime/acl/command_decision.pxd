@@ -15,5 +15,5 @@ cdef class CommandDecision:
     cdef Command _entry
     cdef list[list[list[bytes]]] _patterns
     cdef list[list[list[bytes]]] _wide
-    cpdef bint permits(self, ArgumentSpans words) except -1
-    cdef bint _match(self, list[list[bytes]] patterns, ArgumentSpans words, Py_ssize_t at, Py_ssize_t end) except -1
+    cpdef bint permits(self, ArgumentSpans words)
+    cdef bint _match(self, list[list[bytes]] patterns, ArgumentSpans words, Py_ssize_t at, Py_ssize_t end)

@@ -21,11 +21,7 @@ Costs: O(keys * patterns), and no object, unless a function finds the keys.
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.runtime.acl.key_access import first_after
 from rillet.runtime.key_specifications import KEYWORD_SEARCH
 from rillet.runtime.registry import Command
@@ -69,7 +65,6 @@ class CommandDecision:
         return self
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def permits(self, words: ArgumentSpans) -> cython.bint:
         """Return whether the call is certainly permitted. O(keys * patterns)"""
         if self._always:
@@ -90,7 +85,6 @@ class CommandDecision:
         return False
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _match(
         self, patterns: list[list[bytes]], words: ArgumentSpans, at: cython.Py_ssize_t, end: cython.Py_ssize_t
     ) -> cython.bint:
@@ -105,7 +99,6 @@ class CommandDecision:
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _match_all(patterns: list[list[bytes]], keys: list[bytes]) -> cython.bint:
     """Return whether the keys match the patterns of one selector."""
     index: cython.Py_ssize_t = 0

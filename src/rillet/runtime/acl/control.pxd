@@ -14,6 +14,6 @@ cdef class AccessControl:
     cdef tuple _made_for
     cdef str _password
     cdef ArgumentSpans _spans
-    cpdef bint surely_permits(self, Session session, Command entry, object words) except -1
-    cpdef bint check(self, Session session, Command entry, object words) except -1
+    cpdef bint surely_permits(self, Session session, Command entry, object words)
+    cpdef bint check(self, Session session, Command entry, object words)
     cdef ArgumentSpans _spans_of(self, object words)

@@ -18,11 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.errors import CommandError, NoPerm, WrongPass
 from rillet.runtime.acl.commands import CommandSet, command_set
 from rillet.runtime.acl.file import read_users
@@ -273,7 +269,6 @@ class AccessControl:
     # -- decisions -----------------------------------------------------------------------------------
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def surely_permits(self, session: Session, entry: Command, words: Words) -> cython.bint:
         """Return True if the session may run a call; about another call, `denial` decides."""
         if not session.state & _RESTRICTED:
@@ -313,7 +308,6 @@ class AccessControl:
         self.log.add(session, REASONS[reason], context, item, session.account.name)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def check(self, session: Session, entry: Command, words: Words) -> cython.bint:
         """Raise NoPerm if the session may not run a call."""
         if self.surely_permits(session, entry, words):

@@ -9,11 +9,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.runtime.acl.selector import READ, WRITE
 from rillet.runtime.key_specifications import KEYWORD_SEARCH, call_flags
 from rillet.runtime.registry import Command
@@ -63,7 +59,6 @@ def accesses(entry: Command, argv: list[bytes], compat: Compat) -> list[int]:
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def first_after(words: ArgumentSpans, keyword: bytes, start: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """Return the position after a lower-case keyword, if two words follow it, else 0; the search begins at `start`."""
     at: cython.Py_ssize_t

@@ -16,4 +16,4 @@ cdef class User:
     cdef dict _decisions
     cdef Command _last_entry
     cdef CommandDecision _last_decision
-    cpdef bint surely_permits(self, Command entry, ArgumentSpans words) except -1
+    cpdef bint surely_permits(self, Command entry, ArgumentSpans words)

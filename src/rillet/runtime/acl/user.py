@@ -14,11 +14,7 @@ from hashlib import sha256
 from hmac import compare_digest
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.runtime.acl.command_decision import CommandDecision
 from rillet.runtime.acl.commands import CommandSet
 from rillet.runtime.acl.key_access import (
@@ -200,7 +196,6 @@ class User:
     # -- decisions -----------------------------------------------------------------------------------
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def surely_permits(self, entry: Command, words: ArgumentSpans) -> cython.bint:
         """Return True if a call is permitted; about another call, `denial` decides. O(keys * patterns)"""
         decision: CommandDecision | None = self._last_decision

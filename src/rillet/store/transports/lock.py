@@ -17,11 +17,7 @@ import sys
 import threading
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 
 COMPILED_STEPS = bool(cython.compiled)
 """Whether the steps of this class and of the common commands are compiled, so that nothing can interrupt them."""

@@ -7,6 +7,6 @@ from rillet.types.rdb.primitives cimport RdbReader, RdbWriter
 
 cdef bint _save_value(
     RdbWriter out, SparseArray cells, unsigned long long index, unsigned long long word
-) except -1
-cpdef bint save(RdbWriter out, Array value, object kind=*) except -1
-cdef bint _load_value(RdbReader reader, SparseArray cells, Py_ssize_t kmax) except -1
+)
+cpdef bint save(RdbWriter out, Array value, object kind=*)
+cdef bint _load_value(RdbReader reader, SparseArray cells, Py_ssize_t kmax)

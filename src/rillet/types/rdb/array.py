@@ -16,11 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.errors import Corrupt
 from rillet.structs.array_slice import ArraySlice, word_of, word_of_integer, word_of_short
 from rillet.structs.integer_text import decimal
@@ -50,7 +46,6 @@ def type_of(value: Array, version: int) -> int:
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _save_value(
     out: RdbWriter, cells: SparseArray, index: cython.ulonglong, word: cython.ulonglong
 ) -> cython.bint:
@@ -66,7 +61,6 @@ def _save_value(
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def save(out: RdbWriter, value: Array, kind: object = TYPE_ARRAY) -> cython.bint:
     """Append the array. O(bytes)"""
     cells: SparseArray = value.cells
@@ -91,7 +85,6 @@ def save(out: RdbWriter, value: Array, kind: object = TYPE_ARRAY) -> cython.bint
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _load_value(reader: RdbReader, cells: SparseArray, kmax: cython.Py_ssize_t) -> cython.bint:
     """Read an index and its value into the array."""
     index: cython.ulonglong = reader._length_or_special()

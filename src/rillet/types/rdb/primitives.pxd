@@ -8,20 +8,20 @@ cdef class RdbWriter:
     cdef public bint compression
     cdef public object sink
     cdef bytearray _room(self, Py_ssize_t n)
-    cdef bint _cut(self, Py_ssize_t size) except -1
-    cdef bint _plain(self, const unsigned char *data, Py_ssize_t size) except -1
-    cdef bint _integer(self, const unsigned char *data, Py_ssize_t size) except -1
-    cdef bint string_span(self, const unsigned char *data, Py_ssize_t size) except -1
-    cpdef bint number(self, double value) except -1
-    cpdef bint spill(self) except -1
-    cpdef bint flush(self) except -1
-    cpdef bint raw(self, object data) except -1
-    cpdef bint byte(self, int n) except -1
-    cpdef bint length(self, unsigned long long n) except -1
-    cpdef bint string(self, bytes data) except -1
-    cpdef bint buffer(self, bytearray data, Py_ssize_t size) except -1
-    cpdef bint milliseconds(self, long long ms) except -1
-    cpdef bint raw_id(self, unsigned long long ms, unsigned long long seq) except -1
+    cdef bint _cut(self, Py_ssize_t size)
+    cdef bint _plain(self, const unsigned char *data, Py_ssize_t size)
+    cdef bint _integer(self, const unsigned char *data, Py_ssize_t size)
+    cdef bint string_span(self, const unsigned char *data, Py_ssize_t size)
+    cpdef bint number(self, double value)
+    cpdef bint spill(self)
+    cpdef bint flush(self)
+    cpdef bint raw(self, object data)
+    cpdef bint byte(self, int n)
+    cpdef bint length(self, unsigned long long n)
+    cpdef bint string(self, bytes data)
+    cpdef bint buffer(self, bytearray data, Py_ssize_t size)
+    cpdef bint milliseconds(self, long long ms)
+    cpdef bint raw_id(self, unsigned long long ms, unsigned long long seq)
 
 
 @cython.final
@@ -47,19 +47,19 @@ cdef class RdbReader:
     cdef public list corrected
     cdef Py_ssize_t peek_length(self, Py_ssize_t pos) except -2
     cdef bint need(self, Py_ssize_t n) except -1
-    cdef bint _refill(self, Py_ssize_t n) except -1
-    cdef bint _move(self, bytearray window, Py_ssize_t left) except -1
-    cdef bint _settle(self) except -1
+    cdef bint _refill(self, Py_ssize_t n)
+    cdef bint _move(self, bytearray window, Py_ssize_t left)
+    cdef bint _settle(self)
     cpdef unsigned long long checksum_so_far(self) except? 0
     cpdef bytes raw(self, Py_ssize_t n)
     cdef bytes _take(self, Py_ssize_t n)
-    cpdef int byte(self) except -1
+    cpdef int byte(self)
     cpdef unsigned long long length(self) except? 7777777777777777777
     cdef unsigned long long _length_or_special(self) except? 7777777777777777777
-    cdef Py_ssize_t _size(self) except -1
-    cdef Py_ssize_t _block(self, long long mark) except -1
+    cdef Py_ssize_t _size(self)
+    cdef Py_ssize_t _block(self, long long mark)
     cdef bytes _text(self, unsigned long long form)
     cpdef bytes string(self)
     cpdef bytearray buffer(self)
     cpdef long long milliseconds(self) except? -1
-    cpdef bint raw_id(self) except -1
+    cpdef bint raw_id(self)

@@ -41,11 +41,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.errors import Corrupt
 from rillet.structs.crc64 import crc64
 
@@ -125,7 +121,6 @@ class RdbWriter:
         return self.out
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _cut(self, size: cython.Py_ssize_t) -> cython.bint:
         """Truncate the writer's buffer `out` to `size` bytes."""
         if cython.compiled:
@@ -135,7 +130,6 @@ class RdbWriter:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def spill(self) -> cython.bint:
         """Pass the collected bytes to the sink if there are at least PIECE bytes. Call this between two items."""
         if self.sink is not None and len(self.out) >= _PIECE:
@@ -143,7 +137,6 @@ class RdbWriter:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def flush(self) -> cython.bint:
         """Pass all collected bytes to the sink. The writer must have a sink."""
         data: bytes = bytes(self.out)
@@ -153,21 +146,18 @@ class RdbWriter:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def raw(self, data: bytes | bytearray) -> cython.bint:
         """Append bytes unchanged."""
         self.out += data
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def byte(self, n: cython.int) -> cython.bint:
         """Append one byte: an opcode or a type."""
         self.out.append(n)
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def length(self, n: cython.ulonglong) -> cython.bint:
         """Append a length or count, 0 to 2**64-1 (rdbSaveLen)."""
         at: cython.Py_ssize_t = len(self.out)
@@ -175,7 +165,6 @@ class RdbWriter:
         return self._cut(put_length(out, at, n))
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def string(self, data: bytes) -> cython.bint:
         """Append a string: as an integer, compressed or unchanged, by Redis's rule (rdbSaveRawString)."""
         if len(data) <= 11 and self._integer(data, len(data)):
@@ -183,7 +172,6 @@ class RdbWriter:
         return self._plain(data, len(data))
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def buffer(self, data: bytearray, size: cython.Py_ssize_t) -> cython.bint:
         """Append the first `size` bytes of a listpack's buffer as a string. They are never the text of an integer."""
         if size < 0 or size > len(data):
@@ -191,7 +179,6 @@ class RdbWriter:
         return self._plain(data, size)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _plain(self, data: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
         """Append a string that is not an integer; compress it if `compression` is on and at least 4 bytes are saved."""
         at: cython.Py_ssize_t = len(self.out)
@@ -218,7 +205,6 @@ class RdbWriter:
         return self._cut(end + size)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def string_span(self, data: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
         """Do `string` for bytes at an address; interpreted, `data` is bytes."""
         if size <= 11 and self._integer(data, size):
@@ -226,7 +212,6 @@ class RdbWriter:
         return self._plain(data, size)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _integer(self, data: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
         """Append text of at most 11 bytes as an integer of 1, 2 or 4 bytes; return False if it is not the text of one.
 
@@ -262,7 +247,6 @@ class RdbWriter:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def number(self, value: cython.double) -> cython.bint:
         """Append a double in 8 bytes, little endian (rdbSaveBinaryDoubleValue)."""
         at: cython.Py_ssize_t = len(self.out)
@@ -275,7 +259,6 @@ class RdbWriter:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def milliseconds(self, ms: cython.longlong) -> cython.bint:
         """Append a time in milliseconds, signed 64 bits, little endian (rdbSaveMillisecondTime)."""
         i: cython.Py_ssize_t
@@ -286,7 +269,6 @@ class RdbWriter:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def raw_id(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
         """Append a stream ID as 16 bytes, big endian (streamEncodeID)."""
         i: cython.Py_ssize_t
@@ -367,7 +349,6 @@ class RdbReader:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _refill(self, n: cython.Py_ssize_t) -> cython.bint:
         """Move the unread bytes to the front of the window, then read until it contains n unread bytes."""
         if self.source is None:
@@ -397,7 +378,6 @@ class RdbReader:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _move(self, window: bytearray, left: cython.Py_ssize_t) -> cython.bint:
         """Move the unread bytes to the front of `window`, which becomes the reader's window."""
         if cython.compiled:
@@ -414,7 +394,6 @@ class RdbReader:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _settle(self) -> cython.bint:
         """Add the bytes consumed since the last call to the checksum, and to the copy if `keep` was called."""
         if self._sums and self.at > self._summed:
@@ -503,7 +482,6 @@ class RdbReader:
         return bytes(self.p[start : start + n])
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def byte(self) -> cython.int:
         """Return the next byte."""
         self.mark = self.base + self.at
@@ -554,7 +532,6 @@ class RdbReader:
         return n
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _size(self) -> cython.Py_ssize_t:
         """Read the length of a string in bytes. Raise Corrupt if no string can be that long."""
         n: cython.ulonglong = self.length()
@@ -563,7 +540,6 @@ class RdbReader:
         return n
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _block(self, mark: cython.longlong) -> cython.Py_ssize_t:
         """Read an LZF-compressed string into the window. Return its size, and set `seq` to its decompressed size."""
         packed: cython.Py_ssize_t = self._size()
@@ -658,7 +634,6 @@ class RdbReader:
         return n
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def raw_id(self) -> cython.bint:
         """Read a stream ID of 16 bytes into ms and seq (streamDecodeID)."""
         i: cython.Py_ssize_t

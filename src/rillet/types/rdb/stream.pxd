@@ -9,5 +9,5 @@ from rillet.types.stream.value cimport Stream
 from rillet.types.stream.id cimport less
 from rillet.types.stream.validation cimport LivingEntries
 
-cpdef bint save_stream(RdbWriter out, Stream stream, int kind, long long now=*) except -1
+cpdef bint save_stream(RdbWriter out, Stream stream, int kind, long long now=*)
 cpdef Stream load_stream(RdbReader reader, int kind, long long now=*, bint strict=*)

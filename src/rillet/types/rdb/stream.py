@@ -40,11 +40,7 @@ from __future__ import annotations
 
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.errors import Corrupt
 from rillet.structs.listpack import Listpack
 from rillet.structs.rax_iterator import RaxIterator
@@ -135,7 +131,6 @@ def _shown(name: bytes) -> str:
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def save_stream(out: RdbWriter, stream: Stream, kind: cython.int, now: cython.longlong = 0) -> cython.bint:
     """Append a stream as the RDB type `kind`, without the parts that the type cannot represent. O(bytes)
 
@@ -162,7 +157,6 @@ def save_stream(out: RdbWriter, stream: Stream, kind: cython.int, now: cython.lo
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _save_nodes(out: RdbWriter, stream: Stream) -> cython.bint:
     """Append all nodes, each with its ID. Between nodes the writer may pass collected bytes to its sink."""
     nodes: RaxIterator = RaxIterator(stream.rax)
@@ -177,7 +171,6 @@ def _save_nodes(out: RdbWriter, stream: Stream) -> cython.bint:
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _save_group(out: RdbWriter, group: Group, kind: cython.int) -> cython.bint:
     table: PendingTable = group.table
     consumer: Consumer
@@ -318,7 +311,6 @@ def _walk_all(stream: Stream) -> LivingEntries:
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _load_counters(
     reader: RdbReader, stream: Stream, kind: cython.int, living: LivingEntries, strict: cython.bint
 ) -> cython.bint:
@@ -411,7 +403,6 @@ def _time(reader: RdbReader) -> cython.longlong:
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _load_consumer(reader: RdbReader, group: Group, kind: cython.int) -> cython.bint:
     name: bytes = reader.string()
     consumer: Consumer | None = group.create_consumer(name, _time(reader))

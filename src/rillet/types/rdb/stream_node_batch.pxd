@@ -27,7 +27,7 @@ cdef class NodeBatch:
     cdef unsigned long long seq[1024]
     cdef int damage[1024]
     cdef bint walked[1024]
-    cpdef Py_ssize_t gather(self, RdbReader reader, unsigned long long left) except -1
-    cpdef bint work(self, Py_ssize_t start, Py_ssize_t stop, LivingEntries living) except -1
+    cpdef Py_ssize_t gather(self, RdbReader reader, unsigned long long left)
+    cpdef bint work(self, Py_ssize_t start, Py_ssize_t stop, LivingEntries living)
     cdef bint _work(self, Py_ssize_t start, Py_ssize_t stop, LivingEntries living) noexcept nogil
-    cpdef bint settle(self, RdbReader reader, Stream stream, LivingEntries living, bytes before) except -1
+    cpdef bint settle(self, RdbReader reader, Stream stream, LivingEntries living, bytes before)

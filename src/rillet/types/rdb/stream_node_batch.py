@@ -17,11 +17,7 @@ from __future__ import annotations
 
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.errors import Corrupt
 from rillet.structs.listpack import Listpack
 from rillet.types.rdb.primitives import RdbReader
@@ -68,7 +64,6 @@ class NodeBatch:
         self.window = None
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def gather(self, reader: RdbReader, left: cython.ulonglong) -> cython.Py_ssize_t:
         """Collect up to `left` nodes that are complete in the window; return their number. The reader does not move."""
         pos: cython.Py_ssize_t = reader.at
@@ -124,7 +119,6 @@ class NodeBatch:
         self.work(0, self.half, self.first)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def work(self, start: cython.Py_ssize_t, stop: cython.Py_ssize_t, living: LivingEntries) -> cython.bint:
         """Decompress and validate the nodes from start to stop, and record the result of each."""
         if cython.compiled:
@@ -147,7 +141,6 @@ class NodeBatch:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def settle(self, reader: RdbReader, stream: Stream, living: LivingEntries, before: bytes) -> cython.bint:
         """Add the nodes to the stream and move the reader. Return whether the nodes are in the order of their IDs."""
         i: cython.Py_ssize_t

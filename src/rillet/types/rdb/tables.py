@@ -8,11 +8,7 @@ from __future__ import annotations
 
 import struct
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.errors import Corrupt
 from rillet.structs.dict import Dict
 from rillet.structs.skiplist import Skiplist
@@ -26,7 +22,6 @@ _MOST_BUCKETS = cython.declare(cython.ulonglong, 1 << 24)
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def write_key(out: RdbWriter, table: Dict, n: cython.Py_ssize_t) -> cython.bint:
     """Append the key of an entry as a string."""
     at: cython.p_const_uchar = table.key_span(n)
@@ -36,7 +31,6 @@ def write_key(out: RdbWriter, table: Dict, n: cython.Py_ssize_t) -> cython.bint:
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def write_value(out: RdbWriter, table: Dict, n: cython.Py_ssize_t) -> cython.bint:
     """Append the value of an entry, which has bytes, as a string."""
     at: cython.p_const_uchar = table.value_span(n)
@@ -46,7 +40,6 @@ def write_value(out: RdbWriter, table: Dict, n: cython.Py_ssize_t) -> cython.bin
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def save_table(out: RdbWriter, table: Dict) -> cython.bint:
     """Append the number of entries, then each key and, if the table has values, its value. O(bytes)"""
     n: cython.Py_ssize_t
@@ -61,7 +54,6 @@ def save_table(out: RdbWriter, table: Dict) -> cython.bint:
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def save_ranked(out: RdbWriter, table: Dict, skiplist: Skiplist) -> cython.bint:
     """Append the number of members, then each member and its score in 8 bytes, from the greatest down. O(bytes)"""
     x: cython.Py_ssize_t = skiplist.tail
@@ -78,14 +70,12 @@ def save_ranked(out: RdbWriter, table: Dict, skiplist: Skiplist) -> cython.bint:
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _make_room(table: Dict, count: cython.ulonglong) -> cython.bint:
     """Create the buckets for the entries that a file announces; the claim of a damaged file is limited."""
     return table.resize(min(count, _MOST_BUCKETS))
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def load_ranked(reader: RdbReader, table: Dict, skiplist: Skiplist, count: cython.ulonglong) -> cython.bint:
     """Read members and their scores of 8 bytes into an empty sorted set; Corrupt for a duplicate or NaN. O(bytes)"""
     score: cython.double

@@ -31,25 +31,25 @@ cdef class StreamCompactor:
     cdef unsigned long long _last_seq
     cdef list _new
     cdef list _new_keys
-    cpdef bint measure(self, Py_ssize_t count) except -1
-    cpdef bint step(self, long long node_max_bytes, long long node_max_entries) except -1
-    cdef bint _close_all(self) except -1
-    cdef bint _remove(self, bytes key, Listpack lp) except -1
-    cdef bint _forget(self, bytes key) except -1
-    cdef bint _is_worth_moving(self, bytes key, Listpack lp, long long living, long long deleted, bint last) except -1
-    cdef bint _open_preceding(self, bytes key, Listpack lp, Py_ssize_t size, long long count) except -1
-    cdef bint _rewrite(self, bytes key, Listpack lp) except -1
-    cdef bint _move_entries(self, bytes key, Listpack lp) except -1
+    cpdef bint measure(self, Py_ssize_t count)
+    cpdef bint step(self, long long node_max_bytes, long long node_max_entries)
+    cdef bint _close_all(self)
+    cdef bint _remove(self, bytes key, Listpack lp)
+    cdef bint _forget(self, bytes key)
+    cdef bint _is_worth_moving(self, bytes key, Listpack lp, long long living, long long deleted, bint last)
+    cdef bint _open_preceding(self, bytes key, Listpack lp, Py_ssize_t size, long long count)
+    cdef bint _rewrite(self, bytes key, Listpack lp)
+    cdef bint _move_entries(self, bytes key, Listpack lp)
     cdef bint _has_names(self, Listpack out, Listpack lp, Py_ssize_t names, Py_ssize_t names_end,
-                         Py_ssize_t nfields) except -1
-    cdef bint _is_full(self, Py_ssize_t size) except -1
+                         Py_ssize_t nfields)
+    cdef bint _is_full(self, Py_ssize_t size)
     cdef bint _start_node(self, Listpack lp, Py_ssize_t names, Py_ssize_t names_end, Py_ssize_t nfields,
-                          unsigned long long ms, unsigned long long seq) except -1
-    cdef bint _append_id(self, long long flags, unsigned long long ms, unsigned long long seq) except -1
+                          unsigned long long ms, unsigned long long seq)
+    cdef bint _append_id(self, long long flags, unsigned long long ms, unsigned long long seq)
     cdef bint _append_body(self, Listpack lp, long long flags, bint same, Py_ssize_t names, Py_ssize_t body,
-                           Py_ssize_t end, Py_ssize_t count) except -1
-    cdef bint _finish_node(self) except -1
+                           Py_ssize_t end, Py_ssize_t count)
+    cdef bint _finish_node(self)
 
 
-cpdef Py_ssize_t list_slack(object children) except -1
-cpdef Py_ssize_t wasted_bytes(Listpack lp) except -1
+cpdef Py_ssize_t list_slack(object children)
+cpdef Py_ssize_t wasted_bytes(Listpack lp)

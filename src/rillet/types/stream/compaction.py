@@ -35,14 +35,10 @@ Rejected: rewriting in place within XDEL (a deletion would cost O(node) and DUMP
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
 import sys
 from typing import Any
 
+from rillet._cython import cython
 from rillet.structs.listpack import Listpack
 from rillet.structs.rax_iterator import RaxIterator
 from rillet.types.stream.value import Stream
@@ -112,7 +108,6 @@ class StreamCompactor:
         self._close_all()
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _close_all(self) -> cython.bint:
         self._out = None
         self._out_key = b""
@@ -125,7 +120,6 @@ class StreamCompactor:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def measure(self, count: cython.Py_ssize_t) -> cython.bint:
         """Add the next `count` nodes to `total` and `wasted`; return False at the end of the stream. O(count)"""
         nodes: RaxIterator = RaxIterator(self.stream.rax)
@@ -145,7 +139,6 @@ class StreamCompactor:
         return count == 0
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def step(self, node_max_bytes: cython.longlong, node_max_entries: cython.longlong) -> cython.bint:
         """Compact the next node; return False at the end of the stream. O(two nodes)
 
@@ -196,7 +189,6 @@ class StreamCompactor:
     # -- one node
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _remove(self, key: bytes, lp: Listpack) -> cython.bint:
         """Remove a node that has only tombstones (an exact XTRIM MINID can leave one)."""
         self.freed += len(lp.buf)
@@ -206,7 +198,6 @@ class StreamCompactor:
         return self.stream.rax.remove(key)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _forget(self, key: bytes) -> cython.bint:
         """Drop what the stream caches about its first and last node and about this node."""
         stream: Stream = self.stream
@@ -218,7 +209,6 @@ class StreamCompactor:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _is_worth_moving(
         self, key: bytes, lp: Listpack, living: cython.longlong, deleted: cython.longlong, last: cython.bint
     ) -> cython.bint:
@@ -239,7 +229,6 @@ class StreamCompactor:
         return sparse or self._out is not None
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _open_preceding(self, key: bytes, lp: Listpack, size: cython.Py_ssize_t, count: cython.longlong) -> cython.bint:
         """Copy the preceding node into `_out` if it has room for `count` entries of `size` bytes in total."""
         living: cython.longlong = int_at(lp, _COUNT)
@@ -261,7 +250,6 @@ class StreamCompactor:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _rewrite(self, key: bytes, lp: Listpack) -> cython.bint:
         """Move the living entries of a node into `_out` and new nodes; then replace the old nodes by these."""
         stream: Stream = self.stream
@@ -293,7 +281,6 @@ class StreamCompactor:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _move_entries(self, key: bytes, lp: Listpack) -> cython.bint:
         """Append copies of the living entries; return False if the IDs are out of order. O(elements)"""
         master_ms: cython.ulonglong = key_ms(key)
@@ -331,7 +318,6 @@ class StreamCompactor:
         return self._limit == b"" or encode_key(self._last_ms, self._last_seq) < self._limit
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _has_names(
         self, out: Listpack, lp: Listpack, names: cython.Py_ssize_t, names_end: cython.Py_ssize_t,
         nfields: cython.Py_ssize_t,
@@ -346,7 +332,6 @@ class StreamCompactor:
     # -- the node that receives the entries
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _is_full(self, size: cython.Py_ssize_t) -> cython.bint:
         """Return whether an entry of that size needs a new node, by the rule of XADD (`Stream.add`)."""
         if self._out is None or self._out.used + size >= self._max_bytes:
@@ -354,7 +339,6 @@ class StreamCompactor:
         return 0 < self._max_entries <= self._out_entries
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _start_node(
         self, lp: Listpack, names: cython.Py_ssize_t, names_end: cython.Py_ssize_t, nfields: cython.Py_ssize_t,
         ms: cython.ulonglong, seq: cython.ulonglong,
@@ -374,7 +358,6 @@ class StreamCompactor:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _append_id(self, flags: cython.longlong, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
         assert self._out is not None
         self._out.append_int(flags)
@@ -388,7 +371,6 @@ class StreamCompactor:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _append_body(
         self, lp: Listpack, flags: cython.longlong, same: cython.bint, names: cython.Py_ssize_t,
         body: cython.Py_ssize_t, end: cython.Py_ssize_t, count: cython.Py_ssize_t,
@@ -415,7 +397,6 @@ class StreamCompactor:
         return out.append_int(2 * count + 4)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _finish_node(self) -> cython.bint:
         """Write the entry count of the current node, and add the node to those that will be inserted."""
         out: Listpack | None = self._out
@@ -429,7 +410,6 @@ class StreamCompactor:
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def list_slack(children: object) -> cython.Py_ssize_t:
     """Return the unused bytes of a list if they are more than an eighth of it and at least 32, else 0. O(1)"""
     if not isinstance(children, list):
@@ -440,7 +420,6 @@ def list_slack(children: object) -> cython.Py_ssize_t:
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def wasted_bytes(lp: Listpack) -> cython.Py_ssize_t:
     """Return a node's unused capacity and the estimated bytes of its tombstones. O(1)"""
     living: cython.longlong = int_at(lp, _COUNT)

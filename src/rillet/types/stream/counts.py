@@ -28,11 +28,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.structs.rax_iterator import RaxIterator
 from rillet.types.stream.iterator import StreamIterator, StreamNodes
 

@@ -10,5 +10,5 @@ cdef class EntryLookup:
     cdef readonly StreamIterator entries
     cdef readonly bint ahead
     cdef readonly bint given
-    cpdef bint find(self, unsigned long long ms, unsigned long long seq) except -1
-    cdef bint _search(self, unsigned long long ms, unsigned long long seq) except -1
+    cpdef bint find(self, unsigned long long ms, unsigned long long seq)
+    cdef bint _search(self, unsigned long long ms, unsigned long long seq)

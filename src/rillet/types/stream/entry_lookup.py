@@ -17,11 +17,7 @@ Costs: O(1) for a neighbour, otherwise O(log nodes + one node).
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.types.stream.iterator import StreamIterator
 from rillet.types.stream.value import Stream
 
@@ -50,7 +46,6 @@ class EntryLookup:
         self.given = False
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def find(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
         """Return whether the entry exists, and move `entries` to it. Redis: streamEntryExists."""
         entries: StreamIterator = self.entries
@@ -71,7 +66,6 @@ class EntryLookup:
         return self.given
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _search(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
         entries: StreamIterator = StreamIterator(self.stream, ms, seq, _MAX, _MAX, False)
         self.entries = entries

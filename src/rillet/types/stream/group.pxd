@@ -27,30 +27,30 @@ cdef class Group:
     cdef readonly dict consumers
     cdef readonly Consumer nobody
     cdef readonly NodePlace place
-    cpdef bint clear(self) except -1
-    cpdef bint set_id(self, unsigned long long ms, unsigned long long seq, long long entries_read) except -1
+    cpdef bint clear(self)
+    cpdef bint set_id(self, unsigned long long ms, unsigned long long seq, long long entries_read)
     cpdef Consumer find_consumer(self, bytes name)
     cpdef Consumer create_consumer(self, bytes name, long long now)
     cpdef Py_ssize_t delete_consumer(self, bytes name) except -2
     cdef Consumer _owner(self, Py_ssize_t slot)
     cpdef Py_ssize_t find(self, unsigned long long ms, unsigned long long seq) except -2
     cdef Py_ssize_t _new(self, unsigned long long ms, unsigned long long seq, long long time,
-                         unsigned long long count, Consumer consumer) except -1
+                         unsigned long long count, Consumer consumer)
     cpdef Py_ssize_t deliver(self, unsigned long long ms, unsigned long long seq, Consumer consumer,
-                             long long now) except -1
+                             long long now)
     cpdef Py_ssize_t force(self, unsigned long long ms, unsigned long long seq, Consumer consumer,
-                           long long now) except -1
-    cpdef bint transfer(self, Py_ssize_t slot, Consumer consumer) except -1
-    cpdef bint set_delivery(self, Py_ssize_t slot, long long time, unsigned long long count) except -1
-    cpdef bint redeliver(self, Py_ssize_t slot, long long now, bint saturates) except -1
-    cpdef bint release(self, Py_ssize_t slot, unsigned long long count) except -1
+                           long long now)
+    cpdef bint transfer(self, Py_ssize_t slot, Consumer consumer)
+    cpdef bint set_delivery(self, Py_ssize_t slot, long long time, unsigned long long count)
+    cpdef bint redeliver(self, Py_ssize_t slot, long long now, bint saturates)
+    cpdef bint release(self, Py_ssize_t slot, unsigned long long count)
     cpdef Py_ssize_t force_released(self, unsigned long long ms, unsigned long long seq,
-                                    unsigned long long count) except -1
-    cpdef bint drop(self, Py_ssize_t slot) except -1
-    cpdef bint acknowledge(self, unsigned long long ms, unsigned long long seq) except -1
+                                    unsigned long long count)
+    cpdef bint drop(self, Py_ssize_t slot)
+    cpdef bint acknowledge(self, unsigned long long ms, unsigned long long seq)
     cpdef Py_ssize_t oldest(self) except -2
     cpdef bint load(self, unsigned long long ms, unsigned long long seq, long long time,
-                    unsigned long long count) except -1
+                    unsigned long long count)
     cdef Py_ssize_t _find_unowned(self, unsigned long long ms, unsigned long long seq) except -2
-    cpdef bint assign(self, unsigned long long ms, unsigned long long seq, Consumer consumer) except -1
-    cpdef bint load_nacked(self, unsigned long long ms, unsigned long long seq) except -1
+    cpdef bint assign(self, unsigned long long ms, unsigned long long seq, Consumer consumer)
+    cpdef bint load_nacked(self, unsigned long long ms, unsigned long long seq)

@@ -24,11 +24,7 @@ from __future__ import annotations
 
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.types.stream.group_check import check_group
 from rillet.types.stream.iterator import NodePlace
 from rillet.types.stream.pending import PendingIndex, PendingIterator, PendingTable
@@ -126,7 +122,6 @@ class Group:
         return self.order.released
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def clear(self) -> cython.bint:
         """Remove all consumers and pending entries, also from the stream's table. O(pending entries)."""
         consumer: Consumer
@@ -142,7 +137,6 @@ class Group:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def set_id(self, ms: cython.ulonglong, seq: cython.ulonglong, entries_read: cython.longlong) -> cython.bint:
         """Set the group's last delivered ID and entries-read (XGROUP SETID)."""
         self.last_ms = ms
@@ -207,7 +201,6 @@ class Group:
         return self.index.find(self.table, ms, seq)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _new(
         self,
         ms: cython.ulonglong,
@@ -224,7 +217,6 @@ class Group:
         return slot
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def deliver(
         self, ms: cython.ulonglong, seq: cython.ulonglong, consumer: Consumer, now: cython.longlong
     ) -> cython.Py_ssize_t:
@@ -242,7 +234,6 @@ class Group:
         return self.force(ms, seq, consumer, now)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def force(
         self, ms: cython.ulonglong, seq: cython.ulonglong, consumer: Consumer, now: cython.longlong
     ) -> cython.Py_ssize_t:
@@ -252,7 +243,6 @@ class Group:
         return slot
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def transfer(self, slot: cython.Py_ssize_t, consumer: Consumer) -> cython.bint:
         """Move a pending entry to another consumer; return False if it already owns the entry. Redis: xclaimCommand."""
         owner: Consumer = self._owner(slot)
@@ -267,7 +257,6 @@ class Group:
         return consumer.index.insert(self.table, slot, self.table.ms(slot), self.table.seq(slot))
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def set_delivery(self, slot: cython.Py_ssize_t, time: cython.longlong, count: cython.ulonglong) -> cython.bint:
         """Set the delivery time (ms) and count of an entry that has an owner. Redis 8.4: pelListUpdate."""
         self.order.remove(self.table, slot, False)
@@ -276,7 +265,6 @@ class Group:
         return self.order.insert(self.table, slot)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def redeliver(self, slot: cython.Py_ssize_t, now: cython.longlong, saturates: cython.bint) -> cython.bint:
         """Record a delivery at `now` (ms). The delivery count stops at 2**63-1 if `saturates`, else wraps at 2**64."""
         count: cython.ulonglong = self.table.delivery_count(slot)
@@ -285,7 +273,6 @@ class Group:
         return self.set_delivery(slot, now, count)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def release(self, slot: cython.Py_ssize_t, count: cython.ulonglong) -> cython.bint:
         """Release a pending entry from its consumer, with a delivery count; the next claim takes the entry (XNACK)."""
         owner: Consumer = self._owner(slot)
@@ -297,7 +284,6 @@ class Group:
         return self.order.release(self.table, slot)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def force_released(self, ms: cython.ulonglong, seq: cython.ulonglong, count: cython.ulonglong) -> cython.Py_ssize_t:
         """Create a pending entry that is released and return its slot (XNACK with FORCE)."""
         slot: cython.Py_ssize_t = self._new(ms, seq, 0, count, self.nobody)
@@ -305,7 +291,6 @@ class Group:
         return slot
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def drop(self, slot: cython.Py_ssize_t) -> cython.bint:
         """Remove a pending entry from the group and its consumer."""
         owner: Consumer = self._owner(slot)
@@ -316,7 +301,6 @@ class Group:
         return self.table.release(slot)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def acknowledge(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
         """Remove a pending entry. Return False if the entry is not pending. Redis: xackCommand."""
         slot: cython.Py_ssize_t = self.index.find(self.table, ms, seq)
@@ -336,7 +320,6 @@ class Group:
     # -- loading from an RDB file
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def load(
         self, ms: cython.ulonglong, seq: cython.ulonglong, time: cython.longlong, count: cython.ulonglong
     ) -> cython.bint:
@@ -354,7 +337,6 @@ class Group:
         return slot if slot >= 0 and self.table.owner_number(slot) == self.nobody.number else -1
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def assign(self, ms: cython.ulonglong, seq: cython.ulonglong, consumer: Consumer) -> cython.bint:
         """Set the owner of a loaded entry. Return False if it is not pending or has an owner (rdbLoadObject)."""
         slot: cython.Py_ssize_t = self._find_unowned(ms, seq)
@@ -364,7 +346,6 @@ class Group:
         return consumer.index.insert(self.table, slot, ms, seq)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def load_nacked(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
         """Record that a loaded entry was released (RDB type 27), after those already recorded.
 

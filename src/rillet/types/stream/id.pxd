@@ -9,8 +9,8 @@ cdef class IDReader:
     cpdef bint read(self, bytes text, unsigned long long missing_seq, bint strict)
     cpdef bint read_new(self, bytes text)
     cdef bint read_span(self, const unsigned char *text, Py_ssize_t size, unsigned long long missing_seq,
-                        bint strict) except -1
-    cpdef bint read_interval(self, const unsigned char *text, Py_ssize_t size, unsigned long long missing_seq) except -1
+                        bint strict)
+    cpdef bint read_interval(self, const unsigned char *text, Py_ssize_t size, unsigned long long missing_seq)
     cdef bint _read_slowly(self, bytes text, unsigned long long missing_seq, bint strict)
     cdef bint _number(self, bytes text, bint sequence)
 

@@ -32,10 +32,7 @@ from datetime import UTC, timedelta
 from datetime import datetime as DateTime
 from typing import NamedTuple
 
-try:
-    import cython
-except ModuleNotFoundError:
-    from rillet import _cython as cython
+from rillet._cython import cython
 
 MAX = 0xFFFF_FFFF_FFFF_FFFF
 _MASK = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
@@ -109,7 +106,6 @@ class IDReader:
         return self.read_span(text, len(text), missing_seq, strict)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def read_span(
         self, text: cython.p_const_uchar, size: cython.Py_ssize_t, missing_seq: cython.ulonglong, strict: cython.bint
     ) -> cython.bint:
@@ -170,7 +166,6 @@ class IDReader:
         return self._number(text[:dash], False)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def read_interval(
         self, text: cython.p_const_uchar, size: cython.Py_ssize_t, missing_seq: cython.ulonglong
     ) -> cython.bint:

@@ -26,7 +26,7 @@ cdef class StreamNodes(Charged):
     cdef Listpack node
     cdef unsigned long long node_ms
     cdef unsigned long long node_seq
-    cdef bint moved(self) except -1
+    cdef bint moved(self)
     cdef Listpack find_node(self, unsigned long long ms, unsigned long long seq)
     cdef Listpack find_tail(self)
     cdef Listpack find_head(self)
@@ -81,22 +81,22 @@ cdef class StreamIterator:
     cdef Py_ssize_t _ahead
     cdef Py_ssize_t _field_next
     cdef Py_ssize_t _fields_left
-    cpdef bint next_entry(self) except -1
-    cpdef bint next_field(self) except -1
-    cpdef bint remove_current(self) except -1
-    cpdef bint remove_and_stop(self) except -1
+    cpdef bint next_entry(self)
+    cpdef bint next_field(self)
+    cpdef bint remove_current(self)
+    cpdef bint remove_and_stop(self)
     cdef bint open(self, StreamNodes stream, unsigned long long start_ms, unsigned long long start_seq,
-                   unsigned long long end_ms, unsigned long long end_seq, bint reverse, NodePlace place) except -1
-    cdef bint follow(self, StreamNodes stream, NodePlace place, unsigned long long ms, unsigned long long seq) except -1
-    cdef bint mark(self, NodePlace place) except -1
-    cdef bint close(self) except -1
-    cdef bint skip_fields(self, Py_ssize_t pos) except -1
-    cdef bint _seek(self) except -1
-    cdef bint _seek_node(self, str operator, bytes key) except -1
-    cdef bint _next_node(self) except -1
+                   unsigned long long end_ms, unsigned long long end_seq, bint reverse, NodePlace place)
+    cdef bint follow(self, StreamNodes stream, NodePlace place, unsigned long long ms, unsigned long long seq)
+    cdef bint mark(self, NodePlace place)
+    cdef bint close(self)
+    cdef bint skip_fields(self, Py_ssize_t pos)
+    cdef bint _seek(self)
+    cdef bint _seek_node(self, str operator, bytes key)
+    cdef bint _next_node(self)
     cdef bint _is_tail(self, StreamNodes stream) noexcept
-    cdef bint _enter_node(self, Listpack lp, unsigned long long ms, unsigned long long seq) except -1
-    cdef bint _approach(self, Listpack lp) except -1
-    cdef int _scan_forward(self, Listpack lp) except -1
-    cdef int _scan_backward(self, Listpack lp) except -1
+    cdef bint _enter_node(self, Listpack lp, unsigned long long ms, unsigned long long seq)
+    cdef bint _approach(self, Listpack lp)
+    cdef int _scan_forward(self, Listpack lp)
+    cdef int _scan_backward(self, Listpack lp)
     cdef bint _read_head(self, Listpack lp, Py_ssize_t pos) except -1

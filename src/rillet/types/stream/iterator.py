@@ -26,11 +26,7 @@ from __future__ import annotations
 
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.structs.listpack import Listpack
 from rillet.structs.rax import Rax
 from rillet.structs.rax_iterator import RaxIterator
@@ -111,7 +107,6 @@ class StreamNodes(Charged):
         self.node_ms = self.node_seq = 0
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def moved(self) -> cython.bint:
         """Make all places invalid: entries of a node have moved or become tombstones, or a node was removed."""
         self.changes += 1
@@ -260,7 +255,6 @@ class StreamIterator:
             self.open(stream, start_ms, start_seq, end_ms, end_seq, reverse, None)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def open(
         self,
         stream: StreamNodes,
@@ -294,7 +288,6 @@ class StreamIterator:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def follow(
         self, stream: StreamNodes, place: NodePlace | None, ms: cython.ulonglong, seq: cython.ulonglong
     ) -> cython.bint:
@@ -310,7 +303,6 @@ class StreamIterator:
         return self.open(stream, ms, seq, _MAX, _MAX, False, place)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def mark(self, place: NodePlace) -> cython.bint:
         """Let `follow` continue after the current entry."""
         stream: StreamNodes = self.stream  # type: ignore[assignment]
@@ -326,7 +318,6 @@ class StreamIterator:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def close(self) -> cython.bint:
         """End the iteration and release the stream."""
         self.stream = None
@@ -336,7 +327,6 @@ class StreamIterator:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _seek(self) -> cython.bint:
         """Find the first node of the range; without a tree search if it is the first or last node of the stream."""
         stream: StreamNodes = self.stream  # type: ignore[assignment]
@@ -362,7 +352,6 @@ class StreamIterator:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _seek_node(self, operator: str, key: bytes) -> cython.bint:
         """Find a node by its key, and enter it; return False if there is none."""
         stream: StreamNodes = self.stream  # type: ignore[assignment]
@@ -372,7 +361,6 @@ class StreamIterator:
         return nodes.seek(operator, key) and self._next_node()
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _next_node(self) -> cython.bint:
         """Enter the next node in the direction of the iteration; return False if there is none."""
         nodes: RaxIterator | None = self._nodes
@@ -392,7 +380,6 @@ class StreamIterator:
         return stream.tail_ms == self._master_ms and stream.tail_seq == self._master_seq
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _enter_node(self, lp: Listpack, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
         self.lp = lp
         self._master_ms = ms
@@ -405,7 +392,6 @@ class StreamIterator:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _approach(self, lp: Listpack | None) -> cython.bint:
         """In the first node, move close to the range's start: from the node's end if that is probably closer.
 
@@ -443,7 +429,6 @@ class StreamIterator:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def next_entry(self) -> cython.bint:
         """Move to the next entry of the range; set ms and seq. Return False at the end. Redis: streamIteratorGetID."""
         while not self._over:
@@ -466,7 +451,6 @@ class StreamIterator:
         return False
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _scan_forward(self, lp: Listpack) -> cython.int:
         while True:
             pos: cython.Py_ssize_t = lp.skip(self._pos, self._ahead)
@@ -482,7 +466,6 @@ class StreamIterator:
             return _EMIT
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _scan_backward(self, lp: Listpack) -> cython.int:
         while True:
             pos: cython.Py_ssize_t = entry_before(lp, self._flags_pos)
@@ -518,7 +501,6 @@ class StreamIterator:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def next_field(self) -> cython.bint:
         """Move to the entry's next field. Return False after the last one. Redis: streamIteratorGetField."""
         lp: Listpack | None = self.lp
@@ -552,7 +534,6 @@ class StreamIterator:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def skip_fields(self, pos: cython.Py_ssize_t) -> cython.bint:
         """Continue at `pos`, behind the last value of the entry, which the caller has found."""
         self._fields_left = 0
@@ -570,7 +551,6 @@ class StreamIterator:
         return words
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def remove_current(self) -> cython.bint:
         """Delete the current entry and continue after it. Redis: streamIteratorRemoveEntry.
 
@@ -586,7 +566,6 @@ class StreamIterator:
         return self._seek()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def remove_and_stop(self) -> cython.bint:
         """Delete the current entry and end the iteration."""
         lp: Listpack | None = self.lp

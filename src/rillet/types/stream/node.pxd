@@ -6,10 +6,10 @@ cpdef long long int_at(Listpack lp, Py_ssize_t pos) except? -77777777777
 cpdef long long size_at(Listpack lp, Py_ssize_t pos) except? -77777777777
 cpdef Listpack new_node(ArgumentSpans words, Py_ssize_t start, Py_ssize_t nfields, Py_ssize_t capacity)
 cpdef bint append_entry(Listpack lp, bint same, long long ms_delta, long long seq_delta, ArgumentSpans words, Py_ssize_t start,
-                        Py_ssize_t nfields) except -1
-cpdef Py_ssize_t master_fields(Listpack lp) except -1
-cpdef Py_ssize_t first_entry(Listpack lp) except -1
+                        Py_ssize_t nfields)
+cpdef Py_ssize_t master_fields(Listpack lp)
+cpdef Py_ssize_t first_entry(Listpack lp)
 cpdef Py_ssize_t entry_before(Listpack lp, Py_ssize_t pos) except? -2
-cpdef Py_ssize_t mark_deleted(Listpack lp, Py_ssize_t pos, long long flags) except -1
-cpdef bint count_deleted(Listpack lp, long long deleted) except -1
-cpdef bint validate_node(Listpack lp, bint deep=*) except -1
+cpdef Py_ssize_t mark_deleted(Listpack lp, Py_ssize_t pos, long long flags)
+cpdef bint count_deleted(Listpack lp, long long deleted)
+cpdef bint validate_node(Listpack lp, bint deep=*)

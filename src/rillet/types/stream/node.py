@@ -33,11 +33,7 @@ Rejected: an index of entry positions beside the node, which costs more memory t
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.errors import Corrupt
 from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.listpack import Listpack
@@ -100,7 +96,6 @@ def new_node(
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def append_entry(
     lp: Listpack,
     same: cython.bint,
@@ -128,14 +123,12 @@ def append_entry(
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def master_fields(lp: Listpack) -> cython.Py_ssize_t:
     """Return the number of fields of the master entry; lp.at_next is the first of them."""
     return size_at(lp, lp.skip(_COUNT, 2))
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def first_entry(lp: Listpack) -> cython.Py_ssize_t:
     """Return the position of the first entry's flags, or of the final 0xFF if there is no entry."""
     nfields: cython.Py_ssize_t = master_fields(lp)
@@ -161,7 +154,6 @@ def entry_before(lp: Listpack, pos: cython.Py_ssize_t) -> cython.Py_ssize_t:
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def mark_deleted(lp: Listpack, pos: cython.Py_ssize_t, flags: cython.longlong) -> cython.Py_ssize_t:
     """Turn the entry at pos into a tombstone. Return by how many bytes the following entries moved."""
     before: cython.Py_ssize_t = lp.used
@@ -170,7 +162,6 @@ def mark_deleted(lp: Listpack, pos: cython.Py_ssize_t, flags: cython.longlong) -
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def count_deleted(lp: Listpack, deleted: cython.longlong) -> cython.bint:
     """Move `deleted` entries from the master entry's count to its number of deleted entries."""
     count: cython.longlong = int_at(lp, _COUNT)
@@ -194,7 +185,6 @@ def _wrapped_sum(a: cython.longlong, b: cython.longlong) -> cython.longlong:
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def validate_node(lp: Listpack, deep: cython.bint = True) -> cython.bint:
     """Return whether an untrusted listpack is a valid node. O(bytes). Redis: streamValidateListpackIntegrity.
 
@@ -212,7 +202,6 @@ def validate_node(lp: Listpack, deep: cython.bint = True) -> cython.bint:
 
 
 @cython.cfunc
-@cython.exceptval(-1, check=False)
 def _validate_entries(lp: Listpack) -> cython.bint:
     if lp.used <= 7:
         return False
@@ -245,7 +234,6 @@ def _validate_entries(lp: Listpack) -> cython.bint:
 
 @cython.cfunc
 @cython.inline
-@cython.exceptval(-1, check=False)
 def _sound(lp: Listpack, pos: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """Return pos, after a check that the listpack element at pos is complete and has the right backlen."""
     if lp.prev(lp.skip(pos, 1)) != pos:
@@ -255,7 +243,6 @@ def _sound(lp: Listpack, pos: cython.Py_ssize_t) -> cython.Py_ssize_t:
 
 @cython.cfunc
 @cython.inline
-@cython.exceptval(-1, check=False)
 def _sound_skip(lp: Listpack, pos: cython.Py_ssize_t, count: cython.longlong) -> cython.Py_ssize_t:
     while count > 0:
         pos = lp.skip(_sound(lp, pos), 1)

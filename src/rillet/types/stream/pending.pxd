@@ -8,9 +8,9 @@ from rillet.structs.memory cimport copy_slice
 cdef class PendingPage:
     cdef readonly bytearray buf
     cdef readonly Py_ssize_t count
-    cdef bint insert(self, Py_ssize_t pos, Py_ssize_t slot) except -1
-    cdef bint remove(self, Py_ssize_t pos) except -1
-    cdef bint take(self, PendingPage other, Py_ssize_t start) except -1
+    cdef bint insert(self, Py_ssize_t pos, Py_ssize_t slot)
+    cdef bint remove(self, Py_ssize_t pos)
+    cdef bint take(self, PendingPage other, Py_ssize_t start)
 
 
 @cython.final
@@ -26,26 +26,26 @@ cdef class PendingTable:
     cpdef unsigned long long seq(self, Py_ssize_t slot) except? -1
     cpdef long long delivery_time(self, Py_ssize_t slot) except? -1
     cpdef unsigned long long delivery_count(self, Py_ssize_t slot) except? -1
-    cpdef bint set_count(self, Py_ssize_t slot, unsigned long long count) except -1
-    cpdef bint set_time(self, Py_ssize_t slot, long long time) except -1
+    cpdef bint set_count(self, Py_ssize_t slot, unsigned long long count)
+    cpdef bint set_time(self, Py_ssize_t slot, long long time)
     cpdef object owner(self, Py_ssize_t slot)
-    cpdef Py_ssize_t owner_number(self, Py_ssize_t slot) except -1
-    cpdef bint set_owner(self, Py_ssize_t slot, Py_ssize_t number) except -1
-    cpdef Py_ssize_t compare(self, Py_ssize_t slot, unsigned long long ms, unsigned long long seq) except -1
+    cpdef Py_ssize_t owner_number(self, Py_ssize_t slot)
+    cpdef bint set_owner(self, Py_ssize_t slot, Py_ssize_t number)
+    cpdef Py_ssize_t compare(self, Py_ssize_t slot, unsigned long long ms, unsigned long long seq)
     cpdef Py_ssize_t next_by_time(self, Py_ssize_t slot) except -2
-    cpdef Py_ssize_t earlier(self, Py_ssize_t slot) except -1
-    cpdef Py_ssize_t later(self, Py_ssize_t slot) except -1
-    cpdef bint set_earlier(self, Py_ssize_t slot, Py_ssize_t other) except -1
-    cpdef bint set_later(self, Py_ssize_t slot, Py_ssize_t other) except -1
-    cpdef Py_ssize_t add_owner(self, object owner) except -1
-    cpdef bint remove_owner(self, Py_ssize_t number) except -1
+    cpdef Py_ssize_t earlier(self, Py_ssize_t slot)
+    cpdef Py_ssize_t later(self, Py_ssize_t slot)
+    cpdef bint set_earlier(self, Py_ssize_t slot, Py_ssize_t other)
+    cpdef bint set_later(self, Py_ssize_t slot, Py_ssize_t other)
+    cpdef Py_ssize_t add_owner(self, object owner)
+    cpdef bint remove_owner(self, Py_ssize_t number)
     cpdef Py_ssize_t new(self, unsigned long long ms, unsigned long long seq, long long time,
-                         unsigned long long count, Py_ssize_t owner) except -1
-    cpdef bint release(self, Py_ssize_t slot) except -1
-    cdef bint _refer(self, Py_ssize_t slot, unsigned long long ms, unsigned long long seq) except -1
-    cdef bint _unrefer(self, Py_ssize_t slot) except -1
+                         unsigned long long count, Py_ssize_t owner)
+    cpdef bint release(self, Py_ssize_t slot)
+    cdef bint _refer(self, Py_ssize_t slot, unsigned long long ms, unsigned long long seq)
+    cdef bint _unrefer(self, Py_ssize_t slot)
     cpdef Py_ssize_t first_reference(self, unsigned long long ms, unsigned long long seq) except -2
-    cpdef bint wants_packing(self) except -1
+    cpdef bint wants_packing(self)
     cpdef bytearray pack(self, list indexes)
 
 
@@ -59,21 +59,21 @@ cdef class PendingIndex:
     cdef readonly Py_ssize_t found
     cdef readonly Py_ssize_t at_page
     cdef readonly Py_ssize_t at_pos
-    cdef bint locate(self, PendingTable table, unsigned long long ms, unsigned long long seq) except -1
+    cdef bint locate(self, PendingTable table, unsigned long long ms, unsigned long long seq)
     cpdef Py_ssize_t find(self, PendingTable table, unsigned long long ms, unsigned long long seq) except -2
     cpdef Py_ssize_t edge(self, bint first) except -2
     cpdef bint insert(self, PendingTable table, Py_ssize_t slot, unsigned long long ms,
-                      unsigned long long seq) except -1
-    cdef bint _add_page(self, PendingTable table, Py_ssize_t slot, unsigned long long ms, unsigned long long seq) except -1
-    cdef bint _bound(self, PendingTable table) except -1
+                      unsigned long long seq)
+    cdef bint _add_page(self, PendingTable table, Py_ssize_t slot, unsigned long long ms, unsigned long long seq)
+    cdef bint _bound(self, PendingTable table)
     cdef PendingPage _split(self, PendingTable table, PendingPage page)
-    cpdef bint remove(self, PendingTable table, Py_ssize_t slot) except -1
-    cpdef bint replace(self, PendingTable table, Py_ssize_t slot, Py_ssize_t other) except -1
-    cdef bint _drop_page(self) except -1
-    cdef bint _merge(self) except -1
-    cpdef bint clear(self) except -1
-    cpdef bint renumber(self, bytearray new) except -1
-    cdef Py_ssize_t _guess(self, Py_ssize_t count, unsigned long long ms) except -1
+    cpdef bint remove(self, PendingTable table, Py_ssize_t slot)
+    cpdef bint replace(self, PendingTable table, Py_ssize_t slot, Py_ssize_t other)
+    cdef bint _drop_page(self)
+    cdef bint _merge(self)
+    cpdef bint clear(self)
+    cpdef bint renumber(self, bytearray new)
+    cdef Py_ssize_t _guess(self, Py_ssize_t count, unsigned long long ms)
 
 
 @cython.final
@@ -87,5 +87,5 @@ cdef class PendingIterator:
     cdef readonly Py_ssize_t slot
     cdef readonly unsigned long long ms
     cdef readonly unsigned long long seq
-    cpdef bint seek(self, unsigned long long ms, unsigned long long seq) except -1
-    cpdef bint next(self) except -1
+    cpdef bint seek(self, unsigned long long ms, unsigned long long seq)
+    cpdef bint next(self)

@@ -44,10 +44,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
+from rillet._cython import cython
 
 if TYPE_CHECKING:  # the compiled module gets this C function from its .pxd file
     memcpy: Any
@@ -71,7 +68,6 @@ _LATER = cython.declare(cython.Py_ssize_t, 48)
 
 @cython.cfunc
 @cython.inline
-@cython.exceptval(-1, check=True)
 def _get64(buf: bytearray, pos: cython.Py_ssize_t) -> cython.ulonglong:
     value: cython.ulonglong = 0
     if pos < 0 or pos > len(buf) - 8:
@@ -85,7 +81,6 @@ def _get64(buf: bytearray, pos: cython.Py_ssize_t) -> cython.ulonglong:
 
 @cython.cfunc
 @cython.inline
-@cython.exceptval(-1, check=False)
 def _put64(buf: bytearray, pos: cython.Py_ssize_t, value: cython.ulonglong) -> cython.bint:
     if pos < 0 or pos > len(buf) - 8:
         raise IndexError("pending entries: a write would exceed the table")
@@ -99,7 +94,6 @@ def _put64(buf: bytearray, pos: cython.Py_ssize_t, value: cython.ulonglong) -> c
 
 @cython.cfunc
 @cython.inline
-@cython.exceptval(-1, check=False)
 def _get32(buf: bytearray, pos: cython.Py_ssize_t) -> cython.Py_ssize_t:
     value: cython.uint = 0
     if pos < 0 or pos > len(buf) - 4:
@@ -113,7 +107,6 @@ def _get32(buf: bytearray, pos: cython.Py_ssize_t) -> cython.Py_ssize_t:
 
 @cython.cfunc
 @cython.inline
-@cython.exceptval(-1, check=False)
 def _put32(buf: bytearray, pos: cython.Py_ssize_t, number: cython.Py_ssize_t) -> cython.bint:
     # Compiled, the cast masks; a mask of 32 bits would be a Python object.
     value: cython.uint = cython.cast(cython.uint, number) if cython.compiled else number & 0xFFFFFFFF
@@ -152,7 +145,6 @@ class PendingPage:
         self.count = 0
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def insert(self, pos: cython.Py_ssize_t, slot: cython.Py_ssize_t) -> cython.bint:
         """Insert a slot at a position of a page that is not full."""
         if 4 * self.count == len(self.buf):
@@ -164,7 +156,6 @@ class PendingPage:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def remove(self, pos: cython.Py_ssize_t) -> cython.bint:
         """Remove the slot at a position."""
         self.count -= 1
@@ -173,7 +164,6 @@ class PendingPage:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def take(self, other: PendingPage, start: cython.Py_ssize_t) -> cython.bint:
         """Move slots from another page, those at position `start` and after, to the end of this page."""
         moved: cython.Py_ssize_t = other.count - start
@@ -241,13 +231,11 @@ class PendingTable:
         return _get64(self.buf, slot * _RECORD + _COUNT)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def set_count(self, slot: cython.Py_ssize_t, count: cython.ulonglong) -> cython.bint:
         """Set the delivery count of a pending entry."""
         return _put64(self.buf, slot * _RECORD + _COUNT, count)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def set_time(self, slot: cython.Py_ssize_t, time: cython.longlong) -> cython.bint:
         """Set the time of the entry's last delivery in ms. The caller moves the slot in the group's `TimeOrder`."""
         if cython.compiled:
@@ -260,19 +248,16 @@ class PendingTable:
         return self.owners[_get32(self.buf, slot * _RECORD + _OWNER)]
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def owner_number(self, slot: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Return the number of the consumer that owns the entry (see `add_owner`)."""
         return _get32(self.buf, slot * _RECORD + _OWNER)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def set_owner(self, slot: cython.Py_ssize_t, number: cython.Py_ssize_t) -> cython.bint:
         """Set the consumer that owns the entry, by its number (`add_owner`)."""
         return _put32(self.buf, slot * _RECORD + _OWNER, number)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def compare(self, slot: cython.Py_ssize_t, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.Py_ssize_t:
         """Compare a slot's ID with an ID: -2 if the slot's is smaller (-1 signals an exception), 0 if equal, else 1."""
         at: cython.Py_ssize_t = slot * _RECORD
@@ -294,25 +279,21 @@ class PendingTable:
     # -- links between the slots of a `TimeOrder`; 0xFFFFFFFF = the end of the list
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def earlier(self, slot: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Return the previous slot in the group's list by time of delivery."""
         return _get32(self.buf, slot * _RECORD + _EARLIER)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def later(self, slot: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Return the following slot in the group's list by time of delivery; 0xFFFFFFFF after the last."""
         return _get32(self.buf, slot * _RECORD + _LATER)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def set_earlier(self, slot: cython.Py_ssize_t, other: cython.Py_ssize_t) -> cython.bint:
         """Set the previous slot in the group's list by time of delivery."""
         return _put32(self.buf, slot * _RECORD + _EARLIER, other)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def set_later(self, slot: cython.Py_ssize_t, other: cython.Py_ssize_t) -> cython.bint:
         """Set the following slot in the group's list by time of delivery."""
         return _put32(self.buf, slot * _RECORD + _LATER, other)
@@ -320,7 +301,6 @@ class PendingTable:
     # -- consumers that own records
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def add_owner(self, owner: object) -> cython.Py_ssize_t:
         """Register a consumer and return its number, which records use to refer to it."""
         if self.spare_owners:
@@ -331,7 +311,6 @@ class PendingTable:
         return len(self.owners) - 1
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def remove_owner(self, number: cython.Py_ssize_t) -> cython.bint:
         """Unregister a consumer that owns no slot."""
         self.owners[number] = None
@@ -341,7 +320,6 @@ class PendingTable:
     # -- allocating and freeing slots
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def new(
         self,
         ms: cython.ulonglong,
@@ -378,7 +356,6 @@ class PendingTable:
         return slot
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def release(self, slot: cython.Py_ssize_t) -> cython.bint:
         """Free a slot and remove it from `refs`. The caller has removed it from the other indexes and `TimeOrder`."""
         self._unrefer(slot)
@@ -393,7 +370,6 @@ class PendingTable:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _refer(self, slot: cython.Py_ssize_t, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
         """Add a slot to the index `refs`. If `refs` has a slot with the same ID, link the new slot to that slot."""
         if self.refs.insert(self, slot, ms, seq):
@@ -408,7 +384,6 @@ class PendingTable:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _unrefer(self, slot: cython.Py_ssize_t) -> cython.bint:
         """Remove a slot from the index `refs`. The next slot with the same ID, if there is one, replaces it there."""
         at: cython.Py_ssize_t = slot * _RECORD
@@ -433,7 +408,6 @@ class PendingTable:
     # -- packing the table
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def wants_packing(self) -> cython.bint:
         """Return whether to pack the table: it is large, and more than three quarters of its slots are free.
 
@@ -537,7 +511,6 @@ class PendingIndex:
     # -- searching the index
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def locate(self, table: PendingTable, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
         """Return whether the index contains an ID. Set at_page and at_pos to the position at which the ID belongs."""
         npages: cython.Py_ssize_t = len(self.pages)
@@ -582,7 +555,6 @@ class PendingIndex:
         return False
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _guess(self, count: cython.Py_ssize_t, ms: cython.ulonglong) -> cython.Py_ssize_t:
         """Predict the position of an ID on the page at_page, as if the page's times rose evenly."""
         if self.at_page + 1 >= len(self.pages):
@@ -623,7 +595,6 @@ class PendingIndex:
     # -- changing the index
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def insert(
         self, table: PendingTable, slot: cython.Py_ssize_t, ms: cython.ulonglong, seq: cython.ulonglong
     ) -> cython.bint:
@@ -654,7 +625,6 @@ class PendingIndex:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _add_page(
         self, table: PendingTable, slot: cython.Py_ssize_t, ms: cython.ulonglong, seq: cython.ulonglong
     ) -> cython.bint:
@@ -671,7 +641,6 @@ class PendingIndex:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _bound(self, table: PendingTable) -> cython.bint:
         """Set the bound of the first page, before a second page is added: a single page has no bound."""
         page: PendingPage = cython.cast(PendingPage, self.pages[0])
@@ -698,7 +667,6 @@ class PendingIndex:
         return upper
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def remove(self, table: PendingTable, slot: cython.Py_ssize_t) -> cython.bint:
         """Remove a slot. Return False if the index does not contain it."""
         if not self.locate(table, table.ms(slot), table.seq(slot)):
@@ -722,7 +690,6 @@ class PendingIndex:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def replace(self, table: PendingTable, slot: cython.Py_ssize_t, other: cython.Py_ssize_t) -> cython.bint:
         """Replace a slot by another slot with the same ID. Return False if the index does not contain the ID."""
         if not self.locate(table, table.ms(slot), table.seq(slot)):
@@ -731,7 +698,6 @@ class PendingIndex:
         return _put32(page.buf, 4 * self.at_pos, other)
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _drop_page(self) -> cython.bint:
         """Remove the page at_page. The search position moves to the start of the next page."""
         self.at_pos = 0
@@ -744,7 +710,6 @@ class PendingIndex:
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _merge(self) -> cython.bint:
         """Merge the page at_page with the next page. Return False if both together have too many slots."""
         page: PendingPage = cython.cast(PendingPage, self.pages[self.at_page])
@@ -759,7 +724,6 @@ class PendingIndex:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def clear(self) -> cython.bint:
         """Remove all slots."""
         self.pages = _NO_PAGES
@@ -769,7 +733,6 @@ class PendingIndex:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def renumber(self, new: bytearray) -> cython.bint:
         """Replace every slot by its new number, which `PendingTable.pack` returned."""
         page: PendingPage
@@ -834,7 +797,6 @@ class PendingIterator:
         self.seek(ms, seq)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def seek(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
         """Move the iterator so that `next` returns the first ID that is at least the given one."""
         self.ms = ms
@@ -844,7 +806,6 @@ class PendingIterator:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def next(self) -> cython.bint:
         """Move to the next slot. Return False at the end."""
         index: PendingIndex = self._index

@@ -11,11 +11,7 @@ from __future__ import annotations
 
 import sys
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.types.stream.pending import PendingTable
 
 _NONE = cython.declare(cython.Py_ssize_t, 0xFFFFFFFF)
@@ -37,7 +33,6 @@ class TimeOrder:
         self.clear()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def clear(self) -> cython.bint:
         """Remove all slots."""
         self.head = self.tail = self.zone = _NONE
@@ -52,7 +47,6 @@ class TimeOrder:
         )
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _insert_after(self, table: PendingTable, after: cython.Py_ssize_t, slot: cython.Py_ssize_t) -> cython.bint:
         """Link a slot after the slot `after`, or at the head of the list if `after` is _NONE."""
         if after == _NONE:
@@ -70,13 +64,11 @@ class TimeOrder:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def append(self, table: PendingTable, slot: cython.Py_ssize_t) -> cython.bint:
         """Add the slot of an entry that is delivered now, at the end of the list. O(1)"""
         return self._insert_after(table, self.tail, slot)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def insert(self, table: PendingTable, slot: cython.Py_ssize_t) -> cython.bint:
         """Insert a slot by its delivery time, after equal times. O(1) for the newest time, else O(distance to an end).
 
@@ -96,7 +88,6 @@ class TimeOrder:
         return self._insert_after(table, back, slot)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def release(self, table: PendingTable, slot: cython.Py_ssize_t) -> cython.bint:
         """Add a slot after the last released one, and set its time to 0. O(1) Redis 8.8: pelListInsertNacked"""
         table.set_time(slot, 0)
@@ -106,7 +97,6 @@ class TimeOrder:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def remove(self, table: PendingTable, slot: cython.Py_ssize_t, released: cython.bint) -> cython.bint:
         """Unlink a slot. `released` must be True for a released entry. O(1)"""
         earlier: cython.Py_ssize_t = table.earlier(slot)
@@ -126,7 +116,6 @@ class TimeOrder:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def contains(self, table: PendingTable, slot: cython.Py_ssize_t) -> cython.bint:
         """Return whether the list contains a slot of the group. Slots added by `Group.load` are not in the list yet."""
         return slot == self.head or table.earlier(slot) != _NONE

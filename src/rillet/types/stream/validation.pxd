@@ -12,8 +12,8 @@ cdef class LivingEntries:
     cdef readonly unsigned long long last_seq
     cdef readonly bint rises
     cdef readonly bint set_back
-    cpdef bint take_node(self, bytes key, Listpack lp) except -1
-    cpdef bint join(self, LivingEntries later) except -1
+    cpdef bint take_node(self, bytes key, Listpack lp)
+    cpdef bint join(self, LivingEntries later)
     cdef bint walk(self, unsigned long long master_ms, unsigned long long master_seq, const unsigned char *p,
                    Py_ssize_t used) noexcept nogil
-    cpdef bint add_node(self, bytes key, Listpack lp) except -1
+    cpdef bint add_node(self, bytes key, Listpack lp)

@@ -22,11 +22,7 @@ of both.
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.structs.listpack import Listpack
 
 if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
@@ -114,7 +110,6 @@ class LivingEntries:
         self.set_back = False
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def take_node(self, key: bytes, lp: Listpack) -> cython.bint:
         """Validate the next node and add its entries to the totals. Return False if the node is invalid. O(bytes)"""
         if lp.used <= len(lp.buf) and self.walk(key_ms(key), key_seq(key), lp.buf, lp.used):
@@ -122,7 +117,6 @@ class LivingEntries:
         return lp.validate(True) and validate_node(lp) and self.add_node(key, lp)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def join(self, later: LivingEntries) -> cython.bint:
         """Add the result of another LivingEntries, which has processed the nodes that follow."""
         if later.count != 0:
@@ -265,7 +259,6 @@ class LivingEntries:
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def add_node(self, key: bytes, lp: Listpack) -> cython.bint:
         """Add a node that `validate_node` accepted. Return False if its counts or its first ID are wrong. O(entries)"""
         master_ms: cython.ulonglong = key_ms(key)

@@ -44,11 +44,7 @@ Rejected: an index of IDs beside the tree (100 bytes more per entry), and nodes 
 
 from __future__ import annotations
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.listpack import Listpack
 from rillet.structs.rax_iterator import RaxIterator
@@ -156,7 +152,6 @@ class Stream(StreamNodes):
     # -- the IDs of new entries
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def next_id(self, now: cython.ulonglong) -> cython.bint:
         """Set next_ms and next_seq to the ID of an entry added at the time `now` (ms). Redis: streamNextID.
 
@@ -177,7 +172,6 @@ class Stream(StreamNodes):
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def next_seq_of(self, ms: cython.ulonglong) -> cython.bint:
         """Set next_ms and next_seq to the ID that `ms-*` denotes. Return False if ms has no free sequence number.
 
@@ -194,7 +188,6 @@ class Stream(StreamNodes):
     # -- adding entries
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def append(
         self,
         argv: list[bytes],
@@ -211,7 +204,6 @@ class Stream(StreamNodes):
         return self.add(words, 0, nfields, ms, seq, node_max_bytes, node_max_entries)
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def add(
         self,
         words: ArgumentSpans,
@@ -323,7 +315,6 @@ class Stream(StreamNodes):
     # -- deleting and trimming
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def delete(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
         """Delete one entry. Return False if it does not exist. O(one node). Redis: xdelCommand, streamDeleteItem."""
         if not self.delete_unsettled(ms, seq):
@@ -333,7 +324,6 @@ class Stream(StreamNodes):
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def delete_unsettled(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
         """Delete one entry, without updating first_ms and first_seq. Call `settle_first` afterwards. O(one node)"""
         it: StreamIterator = StreamIterator(self, ms, seq, ms, seq, False)
@@ -483,7 +473,6 @@ class Stream(StreamNodes):
         return deleted
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _stop_at(self, key: bytes) -> cython.bint:
         """Record in `stopped`, stop_ms and stop_seq that the limit ended a trim before the node with this key."""
         self.stopped = True
@@ -492,7 +481,6 @@ class Stream(StreamNodes):
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _ends_before(self, lp: Listpack, key: bytes, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
         """Return whether all of a node's IDs, tombstones included, are below ms-seq. Redis: lpGetEdgeStreamID."""
         pos: cython.Py_ssize_t = entry_before(lp, lp.used - 1)
@@ -553,7 +541,6 @@ class Stream(StreamNodes):
         return deleted
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def settle_first(self) -> cython.bint:
         """Update first_ms and first_seq, the ID of the first entry, after entries were removed. O(one node)."""
         self.first_ms = self.first_seq = 0
@@ -566,14 +553,12 @@ class Stream(StreamNodes):
     # -- finding and counting entries
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def contains(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
         """Return whether the entry exists. O(one node). Redis: streamEntryExists."""
         it: StreamIterator = StreamIterator(self, ms, seq, ms, seq, False)
         return it.next_entry()
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def edge(self, first: cython.bint, skip_tombstones: cython.bint) -> cython.bint:
         """Set edge_ms and edge_seq to the ID of the first or last entry. Return False if the stream has no entry.
 
@@ -589,7 +574,6 @@ class Stream(StreamNodes):
         return False
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def has_tombstones_from(self, ms: cython.ulonglong, seq: cython.ulonglong, rule: cython.int = LAG_A) -> cython.bint:
         """Return whether IDs at or after ms-seq may have been deleted. Redis: streamRangeHasTombstones.
 
@@ -647,7 +631,6 @@ class Stream(StreamNodes):
         return self.groups.get(name)  # type: ignore[return-value]
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def destroy_group(self, name: bytes) -> cython.bint:
         """Delete a group with all its pending entries. Return False if it does not exist."""
         group: Group | None = self.groups.pop(name, None)
@@ -658,7 +641,6 @@ class Stream(StreamNodes):
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def find_unread(self) -> cython.bint:
         """Set unread_ms and unread_seq to the lowest last delivered ID of all groups, for `is_held`. O(groups)
 
@@ -673,7 +655,6 @@ class Stream(StreamNodes):
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def is_held(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
         """Return whether any group has the entry unread or pending. Redis: streamEntryIsReferenced.
 
@@ -699,7 +680,6 @@ class Stream(StreamNodes):
         return dropped
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def tidy_pending(self) -> cython.bint:
         """Pack the table of pending entries if most of its slots are free.
 
@@ -725,7 +705,6 @@ class Stream(StreamNodes):
         return [self.groups[name] for name in sorted(self.groups)]
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def advance_group(
         self, group: Group, ms: cython.ulonglong, seq: cython.ulonglong, rule: cython.int = LAG_A
     ) -> cython.bint:
@@ -768,7 +747,6 @@ class Stream(StreamNodes):
         return delta(self.entries_added, undelta(0, read))
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _all_ahead(self, group: Group) -> cython.bint:
         """Return whether the group has read no existing entry, and all deleted IDs precede the first entry."""
         if not less(group.last_ms, group.last_seq, self.first_ms, self.first_seq):
@@ -782,7 +760,6 @@ class Stream(StreamNodes):
         return "stream"
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def add_node(self, key: bytes, lp: Listpack) -> cython.bint:
         """Add a node that was read from a file. Return False if the stream has a node with this ID.
 
