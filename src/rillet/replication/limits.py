@@ -4,8 +4,8 @@
     a command that cannot be sent ──► `refused`: the replica is disconnected before it gets the next byte
     a replica continues at an offset ──► `finds_newer`: are there commands that it does not know?
 
-A master rewrites its own effects (rillet.runtime.older_replicas). A server in the middle of a chain cannot: it forwards
-the bytes of its master. It reads them instead while such a replica is attached, and disconnects the replica.
+A master rewrites its own effects (older_replicas.py). A server in the middle of a chain cannot: it forwards the bytes
+of its master. It reads them instead while such a replica is attached, and disconnects the replica.
 
 The limit of a replica stays for repl-timeout after it has left: a replica whose link was cut can then continue.
 """
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from rillet.errors import ProtocolError
 from rillet.protocol.command_parser import pack_command, unlimited_parser
 from rillet.replication.attached import AttachedReplica
-from rillet.runtime.older_replicas import Narrowing
+from rillet.replication.older_replicas import Narrowing
 from rillet.runtime.replica_versions import RILLET, UNKNOWN, compat_of, shown
 from rillet.types.compat import COMPATS, Compat
 

@@ -1,5 +1,4 @@
 cimport cython
-from rillet.runtime.command_queue cimport CommandQueue
 from rillet.runtime.registry cimport Command
 from rillet.runtime.session cimport Session
 from rillet.structs.argument_spans cimport ArgumentSpans
@@ -13,4 +12,4 @@ cdef class Rules:
     cdef int _verdict[16]
     cdef int find(self, int at, int flags, int traits) noexcept
 
-cpdef bint admit(object engine, Session session, Command entry, ArgumentSpans words, int flags) except -1
+cpdef int admit(object engine, Session session, Command entry, ArgumentSpans words, int flags)

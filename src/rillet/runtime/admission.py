@@ -13,13 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from rillet.runtime.command_engine import CommandEngine
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.errors import CommandError, ExecAbort, Loading, Misconf, NoAuth, NoReplicas, OutOfMemory, ReadOnly, Redirect
-from rillet.runtime.command_queue import CommandQueue
 from rillet.runtime.registry import (
     ARITY_GREW,
     AT_ONCE,
@@ -65,6 +60,9 @@ FEW_REPLICAS = "few-replicas"
 # closed without a reply (server.c: securityWarningCommand).
 _HTTP = frozenset((b"post", b"host:"))
 
+
+REFUSED, RUNS, QUEUES = 0, 1, 2
+"""What `admit` returns."""
 
 # Verdicts.
 _LOG_IN, _NOT_IN_MULTI, _ASK_USER, _REDIRECT, _NO_ROOM, _REFUSE, _READ_ONLY, _SUBSCRIBED = 1, 2, 3, 4, 5, 6, 7, 8
@@ -145,11 +143,10 @@ _ARITY_GREW = cython.declare(cython.int, ARITY_GREW)
 
 
 @cython.ccall
-@cython.exceptval(-1, check=False)
 def admit(
     engine: CommandEngine, session: Session, entry: Command | None, words: ArgumentSpans, flags: cython.int
-) -> cython.bint:
-    """Return whether the command runs now; if not, it is queued, refused (its reply is written), or held back.
+) -> cython.int:
+    """Return RUNS, QUEUES, or REFUSED if the command is refused (its reply is written) or held back.
 
     flags: those of the session, and the conditions of the engine that concern the session.
     """
@@ -157,12 +154,12 @@ def admit(
     verdict: cython.int
     if (entry is not None and entry.subcommands is None and not entry.traits & _ARITY_GREW
             and entry.accepts(words.count) and _RULES.find(0, flags, entry.traits) & 15 == _QUEUED):  # fmt: skip
-        return _queue(session, entry, words)
+        return QUEUES
     try:
         if entry is None:
             if words.get(0).lower() in _HTTP:
                 session.enter("close")
-                return False
+                return REFUSED
             raise CommandError(_unknown_command(words.to_list(), engine.settings.compat))
         if entry.subcommands is not None and words.count > 1:
             raise CommandError(f"unknown subcommand '{_text(words.get(1)[:128])}'. Try {entry.name.upper()} HELP.")
@@ -173,34 +170,17 @@ def admit(
         while True:
             found: cython.int = _RULES.find(at, flags, entry.traits)
             if found == 0:
-                return True
+                return RUNS
             verdict = found & 15
             at = found >> 4
             if verdict == _QUEUED:
-                return _queue(session, entry, words)
+                return QUEUES
             if not _decide(engine, session, entry, words, verdict):
-                return False
+                return REFUSED
     except CommandError as error:
         if not (isinstance(error, Redirect) and engine.paused_clients.hold_during_failover(session, words.to_list())):
             _refuse(engine, session, entry, error)
-        return False
-
-
-@cython.cfunc
-@cython.exceptval(-1, check=False)
-def _queue(session: Session, entry: Command, words: ArgumentSpans) -> cython.bint:
-    """Queue a command of a transaction; return False."""
-    queued: object = session.queue
-    if type(queued) is CommandQueue:
-        queue: CommandQueue = queued
-        queue.add(entry, words)
-    else:
-        queue = CommandQueue()
-        queue.add(entry, words)
-        session.queue = queue
-    session.command = entry
-    session.out.raw(b"+QUEUED\r\n")
-    return False
+        return REFUSED
 
 
 def _decide(engine: CommandEngine, session: Session, entry: Command, words: ArgumentSpans, verdict: int) -> bool:
@@ -306,4 +286,4 @@ def _unknown_command(argv: list[bytes], compat: Compat) -> str:
     return f"unknown command '{_text(argv[0][:128])}', with args beginning with: {_text(arguments)}"
 
 
-__all__ = ["FEW_REPLICAS", "READ_ONLY", "admit", "denies_oom", "queued_entries"]
+__all__ = ["FEW_REPLICAS", "QUEUES", "READ_ONLY", "REFUSED", "RUNS", "admit", "denies_oom", "queued_entries"]

@@ -9,6 +9,9 @@ cdef class CommandFinder(Expiry):
     cdef dict _by_name
     cdef Command _last_entry
     cdef list _implementations
+    cdef list _spans
+    cpdef ArgumentSpans take_spans(self)
+    cpdef bint give_spans(self, ArgumentSpans words)
     cpdef Command command_of(self, ArgumentSpans words)
     cdef Implementation _implementation(self, Command entry)
     cpdef Command lookup(self, list[bytes] argv)

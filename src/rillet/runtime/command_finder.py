@@ -9,11 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.errors import CommandError
 from rillet.keyspace.clock import Clock
 from rillet.runtime.expiry import Expiry
@@ -29,11 +25,12 @@ _MAX_CACHED_NAMES = 4096
 class CommandFinder(Expiry):
     """Finding commands; a part of the engine."""
 
-    __slots__ = ("_by_name", "_implementations", "_last_entry", "_renamed")
+    __slots__ = ("_by_name", "_implementations", "_last_entry", "_renamed", "_spans")
     _by_name: dict[bytes, Command]
     _last_entry: Command | None
     _implementations: list[Any]
     _renamed: dict[bytes, Command | None]
+    _spans: list[ArgumentSpans]
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         Expiry.__init__(self, settings, clock)
@@ -44,6 +41,20 @@ class CommandFinder(Expiry):
         self._implementations = []
         # The commands under other names; None: the name is removed.
         self._renamed = {}
+        self._spans = []  # that no call uses
+
+    @cython.ccall
+    def take_spans(self) -> ArgumentSpans:
+        """Return argument spans for the words of one call, which `give_spans` gives back."""
+        spare: list[ArgumentSpans] = self._spans
+        return spare.pop() if spare else ArgumentSpans()
+
+    @cython.ccall
+    def give_spans(self, words: ArgumentSpans) -> cython.bint:
+        """Keep argument spans for another call."""
+        words.begin(False)
+        self._spans.append(words)
+        return True
 
     # -- looking up commands -------------------------------------------------------------------------
 
@@ -117,7 +128,7 @@ class CommandFinder(Expiry):
         self._last_entry = None
 
     def narrow(self, narrowing: Any) -> None:
-        """Rewrite effects for older replicas from now on (rillet.runtime.older_replicas); None: for none."""
+        """Rewrite effects for older replicas from now on (rillet.replication.older_replicas); None: for none."""
         self.propagation.narrow = narrowing
         self.propagation.forms = {}
 

@@ -5,27 +5,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.errors import Busy, ProtocolError
 from rillet.keyspace.clock import Clock
 from rillet.protocol.command_parser import CommandParser, QueryBufferExceeded
 from rillet.runtime import session_state
 from rillet.runtime.acl.user import User
-from rillet.runtime.admission import admit
-from rillet.runtime.command_queue import CommandQueue
-from rillet.runtime.effects import Effects
+from rillet.runtime.admission import QUEUES, REFUSED, RUNS, admit
 from rillet.runtime.pause import PausedClients
 from rillet.runtime.registry import Command
 from rillet.runtime.session import Session
 from rillet.runtime.settings import Settings
 from rillet.runtime.statistics import Statistics
 from rillet.runtime.tracking import Tracking
+from rillet.runtime.transactions import Transactions
 from rillet.structs.argument_spans import ArgumentSpans
 
 _SPECIAL = cython.declare(cython.int, session_state.SPECIAL)
@@ -37,6 +30,10 @@ _REPLY_SKIP_NEXT = cython.declare(cython.int, session_state.REPLY_SKIP_NEXT)
 _UNAUTHENTICATED = cython.declare(cython.int, session_state.UNAUTHENTICATED)
 _CLOSING = cython.declare(cython.int, session_state.CLOSING)
 _TRUSTED = cython.declare(cython.int, session_state.TRUSTED)
+_IN_MULTI = cython.declare(cython.int, session_state.IN_MULTI)
+_REFUSED = cython.declare(cython.int, REFUSED)
+_RUNS = cython.declare(cython.int, RUNS)
+_QUEUES = cython.declare(cython.int, QUEUES)
 # Replies to a replayed log have no reader: the output is emptied after this many bytes.
 _REPLAY_BATCH = cython.declare(cython.Py_ssize_t, 1 << 15)
 _NO_STOP = cython.declare(cython.Py_ssize_t, 2**62)
@@ -44,17 +41,14 @@ _MINUS = cython.declare(cython.int, 45)
 
 
 @cython.cclass
-class Dispatch(Effects):
+class Dispatch(Transactions):
     """Finding and running commands; a part of the engine."""
 
-    __slots__ = ("acl", "paused_clients", "_spans")
-    _spans: list[ArgumentSpans]
+    __slots__ = ("paused_clients",)
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
-        Effects.__init__(self, settings, clock)
+        Transactions.__init__(self, settings, clock)
         self.paused_clients = PausedClients(self)  # type: ignore[arg-type]
-        self._spans = []  # that no call uses
-        self.acl: Any = None
 
     # -- running commands ----------------------------------------------------------------------------
 
@@ -65,7 +59,6 @@ class Dispatch(Effects):
     #     _begin, _end                     what clients see who track keys or watch commands; import-mode
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def execute(self, session: Session, argv: list[bytes]) -> cython.bint:
         """Run one command, which replies in session.out; return False if the session blocked instead."""
         words: ArgumentSpans = self.take_spans()
@@ -76,22 +69,7 @@ class Dispatch(Effects):
             self.give_spans(words)
         return session.blocked is None
 
-    @cython.ccall
-    def take_spans(self) -> ArgumentSpans:
-        """Return argument spans for the words of one call, which `give_spans` gives back."""
-        spare: list[ArgumentSpans] = self._spans
-        return spare.pop() if spare else ArgumentSpans()
-
-    @cython.ccall
-    @cython.exceptval(-1, check=False)
-    def give_spans(self, words: ArgumentSpans) -> cython.bint:
-        """Keep argument spans for another call."""
-        words.begin(False)
-        self._spans.append(words)
-        return True
-
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _admit_and_run(
         self, session: Session, entry: Command | None, words: ArgumentSpans, parser: CommandParser | None,
         limit: cython.Py_ssize_t,
@@ -109,7 +87,13 @@ class Dispatch(Effects):
                 flags &= ~_RESTRICTED
         if (entry is None or flags or not entry.accepts(words.count)
                 or (entry.subcommands is not None and words.count > 1)):  # fmt: skip
-            if not admit(self, session, entry, words, flags):  # type: ignore[arg-type]
+            admitted: cython.int = admit(self, session, entry, words, flags)  # type: ignore[arg-type]
+            if admitted == _QUEUES:
+                assert entry is not None
+                if flags != _IN_MULTI or not words.received or self._renamed:
+                    limit = -1
+                return self._queue(session, entry, words, parser, limit)
+            if admitted == _REFUSED:
                 if session.blocked is None and session.tracking is not None:
                     self.tracking.command_ended(session, entry)
                 return False
@@ -125,7 +109,6 @@ class Dispatch(Effects):
         return located
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _flags(self, session: Session) -> cython.int:
         """Return the flags of a session that are special, and the conditions of the engine that concern it."""
         if session.state & _TRUSTED:
@@ -139,7 +122,6 @@ class Dispatch(Effects):
         return (session.state & _SPECIAL) | self.conditions
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _make_rooms(self, session: Session) -> cython.bint:
         """Evict keys above `maxmemory`, and tracked keys above `tracking-table-max-keys`, before a command runs."""
         tracking: Tracking = self.tracking
@@ -154,7 +136,6 @@ class Dispatch(Effects):
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _run_silently(
         self, session: Session, entry: Command | None, words: ArgumentSpans, flags: cython.int
     ) -> cython.bint:
@@ -164,8 +145,10 @@ class Dispatch(Effects):
         mark: cython.Py_ssize_t = session.out.mark()
         if session.state & _REPLY_SKIP_NEXT:
             session.enter("skipped call starts")
-        if admit(self, session, entry, words, flags):  # type: ignore[arg-type]
-            assert entry is not None
+        admitted: cython.int = admit(self, session, entry, words, flags)  # type: ignore[arg-type]
+        if entry is not None and admitted == _QUEUES:
+            self._queue(session, entry, words, None, -1)
+        elif entry is not None and admitted == _RUNS:
             self._run(session, entry, words, None, -1)
         if session.blocked is None:
             session.mute(mark)
@@ -176,7 +159,6 @@ class Dispatch(Effects):
         return False
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def call(self, session: Session, entry: Command, argv: list[bytes]) -> cython.bint:
         """Run an admitted command, and act on its effects."""
         words: ArgumentSpans = self.take_spans()
@@ -188,71 +170,14 @@ class Dispatch(Effects):
         return True
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def call_spans(self, session: Session, entry: Command, words: ArgumentSpans) -> cython.bint:
         """Do `call` for arguments that are spans."""
         self._run(session, entry, words, None, -1)
         return True
 
-    @cython.ccall
-    @cython.exceptval(-1, check=False)
-    def run_queue(self, session: Session, queue: CommandQueue) -> cython.bint:
-        """Run every queued command once; an interrupt (KeyboardInterrupt ...) is raised after the last one.
-
-        A store runs transactions only where nothing can interrupt them: in the engine's thread or, if it is compiled,
-        as steady commands (rillet.store.transports.shield). Where that does not hold, each command still runs at most
-        once: it is repeated only if it has not begun, because it may have changed data before it counted the change.
-        """
-        parser: CommandParser = queue.parser()
-        words: ArgumentSpans = self.take_spans()
-        entries: list[Command] = queue.entries
-        at: cython.Py_ssize_t = 0
-        repeated: cython.Py_ssize_t = -1
-        mark: cython.Py_ssize_t = 0
-        located: cython.bint = False
-        interrupt: BaseException | None = None
-        while at < len(entries):
-            try:
-                while at < len(entries):
-                    self.ran = 0
-                    mark = session.out.mark()
-                    parser.scan_stop = _NO_STOP
-                    if located or parser.scan(words):
-                        parser.step()
-                    else:
-                        argv: list[bytes] = parser.next() or []
-                        words.take(argv, 0, len(argv))
-                    entry: Command = entries[at]
-                    denied: object = None
-                    located = False
-                    if session.state & _RESTRICTED:
-                        denied = self.acl.exec_error(session, entry, words)
-                    if denied is None:
-                        located = self._run(session, entry, words, parser, _NO_STOP)
-                        at += self.ran
-                    else:
-                        session.reply_error(mark, denied)
-                        at += 1
-            except BaseException as error:
-                interrupt = error
-                if self.ran == 0 and repeated != at:
-                    session.out.truncate(mark)
-                    repeated = at
-                else:
-                    at += max(self.ran, 1)
-                located = False
-                parser = queue.parser()
-                for _ in range(at):
-                    parser.next()
-        self.give_spans(words)
-        if interrupt is not None:
-            raise interrupt
-        return True
-
     # -- running a buffer of commands ----------------------------------------------------------------
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
     def drain(self, session: Session, parser: CommandParser, limit: cython.Py_ssize_t) -> cython.bint:
         """Run the complete commands in the parser; return True if the caller must send the replies and call again.
 
@@ -272,7 +197,6 @@ class Dispatch(Effects):
             self._since = 0
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _drain(self, session: Session, parser: CommandParser, limit: cython.Py_ssize_t) -> cython.bint:
         words: ArgumentSpans = self.take_spans()
         argv: list[bytes] | None

@@ -16,6 +16,8 @@ from rillet.runtime.statistics cimport CommandCounters
 from rillet.runtime.tracking cimport Tracking
 from rillet.structs.argument_spans cimport ArgumentSpans
 
+cdef int follows(Session session, Command entry, ArgumentSpans words, CommandParser parser, Py_ssize_t count) except -1
+
 cdef class Effects(CommandFinder):
     cdef public object scripts
     cdef readonly Tracking tracking
@@ -27,10 +29,9 @@ cdef class Effects(CommandFinder):
     cdef long long _since
     cdef readonly Py_ssize_t failed_at
     cdef long long ran
-    cdef bint _run(self, Session session, Command entry, ArgumentSpans words, CommandParser parser, Py_ssize_t limit) except -1
-    cdef bint _log(self, Session session, Command entry, ArgumentSpans words) except -1
-    cdef bint _begin(self, Session session, Command entry, ArgumentSpans words) except -1
-    cdef bint _end(self, Session session, Command entry, ArgumentSpans words, bint outermost) except -1
+    cdef bint _run(self, Session session, Command entry, ArgumentSpans words, CommandParser parser, Py_ssize_t limit)
+    cdef bint _log(self, Session session, Command entry, ArgumentSpans words)
+    cdef bint _begin(self, Session session, Command entry, ArgumentSpans words)
+    cdef bint _end(self, Session session, Command entry, ArgumentSpans words, bint outermost)
     cdef long long _part(self, Session session, Command entry, ArgumentSpans words, long long began, Py_ssize_t reply) except -1
-    cdef bint _show(self, Session session, Command entry, ArgumentSpans words, long long nanoseconds, Py_ssize_t reply) except -1
-    cdef bint _remember(self, Session current, Session session, Command entry, list[bytes] argv) except -1
+    cdef bint _show(self, Session session, Command entry, ArgumentSpans words, long long nanoseconds, Py_ssize_t reply)

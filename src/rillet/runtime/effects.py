@@ -14,11 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-try:
-    import cython
-except ModuleNotFoundError:  # Cython is not installed: run interpreted
-    from rillet import _cython as cython
-
+from rillet._cython import cython
 from rillet.errors import CommandError
 from rillet.keyspace.clock import Clock
 from rillet.keyspace.database import Database
@@ -57,8 +53,34 @@ _WAITING = cython.declare(cython.Py_ssize_t, 32)
 # Bytes of replies to consecutive calls after which `maxmemory` is compared again: 16 replies of SET.
 _UNCHECKED = cython.declare(cython.Py_ssize_t, 80)
 _NEVER = cython.declare(cython.longlong, 2**62)
+SAME, OTHER = 1, 2  # what `follows` returns
+_SAME = cython.declare(cython.int, SAME)
+_OTHER = cython.declare(cython.int, OTHER)
 # Bytes of consecutive calls after which their time, and the data with `maxmemory`, is compared with the limit.
 _TIMED_INPUT = cython.declare(cython.Py_ssize_t, 4096)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(-1, check=False)
+def follows(
+    session: Session, entry: Command, words: ArgumentSpans, parser: CommandParser, count: cython.Py_ssize_t
+) -> cython.int:
+    """Look at what follows a call with `count` arguments in the parser.
+
+    Return SAME if it is another call of the command, which the parser has passed then; OTHER if `words` has a call of
+    another command, which the parser is before; 0 if there is none, or it needs the parser's `next`.
+    """
+    if parser.scan(words) == 0:
+        return 0
+    if not words.is_option(0, entry.word) or (words.count != count and not entry.accepts(words.count)):
+        return _OTHER
+    if session.state & _RESTRICTED:
+        user: User = session.account
+        if not user.surely_permits(entry, words):
+            return _OTHER
+    parser.step()
+    return _SAME
 
 
 @cython.cclass
@@ -92,7 +114,6 @@ class Effects(CommandFinder):
         self._since = 0
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _run(
         self, session: Session, entry: Command, words: ArgumentSpans, parser: CommandParser | None,
         limit: cython.Py_ssize_t,
@@ -171,17 +192,10 @@ class Effects(CommandFinder):
                 if shows:
                     began = self._part(session, entry, words, began, out.used - mark)
                     shown = ran
-                if parser.scan(words) == 0:
+                following: cython.int = follows(session, entry, words, parser, count)
+                if following != _SAME:
+                    located = following == _OTHER
                     break
-                if not words.is_option(0, entry.word) or (words.count != count and not entry.accepts(words.count)):
-                    located = True
-                    break
-                if session.state & _RESTRICTED:
-                    user: User = session.account
-                    if not user.surely_permits(entry, words):
-                        located = True
-                        break
-                parser.step()
                 mark = out.mark()
         except CommandError as error:
             failed = 1
@@ -232,7 +246,6 @@ class Effects(CommandFinder):
         return located
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _log(self, session: Session, entry: Command, words: ArgumentSpans) -> cython.bint:
         """Count the changes of a call and log them; after an outermost call, also those of the calls inside it."""
         propagation: Propagation = self.propagation
@@ -245,7 +258,6 @@ class Effects(CommandFinder):
         return propagation.flush_pending()
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _begin(self, session: Session, entry: Command, words: ArgumentSpans) -> cython.bint:
         """Begin a command while clients watch commands (MONITOR) or cache keys (CLIENT TRACKING), or in import-mode.
 
@@ -265,7 +277,6 @@ class Effects(CommandFinder):
         return outermost
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _end(self, session: Session, entry: Command, words: ArgumentSpans, outermost: cython.bint) -> cython.bint:
         """End what `_begin` has begun: remember the keys that the command read, send invalidations."""
         tracking: Tracking = self.tracking
@@ -273,20 +284,15 @@ class Effects(CommandFinder):
         # Of a script that only reads, the commands count, and not the script itself (server.c: call).
         if current.tracking is not None and "readonly" in entry.flags and not entry.traits & _RUNS_SCRIPT:
             words.restore()
-            self._remember(current, session, entry, words.to_list())
+            if session is current or self.settings.compat.knows(72):
+                tracking.remember(current, entry, words.to_list())
+            else:  # up to 7.0, all keys of the script that called it
+                tracking.remember(current, current.command, current.argv)
         if outermost:
             tracking.command_ended(current, entry)
             tracking.current = None
             tracking.schedule()
         return True
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _remember(self, current: Session, session: Session, entry: Command, argv: list[bytes]) -> cython.bint:
-        """Record the keys that a command has read; up to 7.0, all keys of the script that called it."""
-        if session is not current and not self.settings.compat.knows(72):
-            entry, argv = current.command, current.argv
-        return self.tracking.remember(current, entry, argv)
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -301,7 +307,6 @@ class Effects(CommandFinder):
         return now
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def _show(
         self, session: Session, entry: Command, words: ArgumentSpans, nanoseconds: cython.longlong,
         reply: cython.Py_ssize_t,
@@ -328,11 +333,9 @@ class Effects(CommandFinder):
     def end_wait(self, session: Any, blocked: Any, nanoseconds: int, served: bool) -> None:
         """Count and log a call whose client was blocked and has its reply now (blocked.c: updateStatsOnUnblock)."""
         entry = session.command
-        if blocked.postponed or entry is None:
-            return
         newer = self.settings.compat.knows(72)
-        if not newer and not served:
-            return  # a timeout
+        if blocked.postponed or entry is None or not (newer or served):  # older servers do not count a timeout
+            return
         total = blocked.spent + nanoseconds
         counters = self.statistics.of(entry)
         counters.nanoseconds += total if newer else nanoseconds
@@ -343,4 +346,4 @@ class Effects(CommandFinder):
             self.command_log.record_list(session, entry, blocked.argv, total)
 
 
-__all__ = ["Effects"]
+__all__ = ["OTHER", "SAME", "Effects", "follows"]
