@@ -46,7 +46,6 @@ TYPED = (
     "structs/array_cursor",
     "structs/regex_matcher",
     "structs/sorting",
-    "structs/xxh3",
     "types/charged",
     "types/field_triples",
     "types/hash",

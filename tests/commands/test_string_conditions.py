@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rillet.structs.xxh3 import hex_digest
+from rillet.types.string import hex_digest
 from tests.commands.ends import NOW, Bench
 
 

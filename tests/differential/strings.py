@@ -6,7 +6,7 @@ replaced, and on the key that it had before.
 
 from __future__ import annotations
 
-from rillet.structs.xxh3 import hex_digest
+from rillet.types.string import hex_digest
 from tests.differential import values
 
 STRINGS = (b"k", b"k" * 9, b"b" * 31, b"c" * 32, b"d" * 45, b"e" * 100)
@@ -74,7 +74,7 @@ class Generator(values.Generator):
         value, operand = self.random.choices(WORDS, k=2)
         return [b"SET", key, value, self.random.choice((b"IFEQ", b"IFNE")), operand]
 
-    def digest(self) -> list[bytes]:
+    def hex_digest(self) -> list[bytes]:
         """Return a DIGEST."""
         return [b"DIGEST", self._key()]
 

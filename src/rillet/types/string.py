@@ -197,6 +197,13 @@ def new_string(data: bytes, form: cython.int = 0) -> String:
     return string
 
 
+def hex_digest(text: bytes) -> bytes:
+    """Return the XXH3 hash of a text, 64 bits with seed 0, as 16 hexadecimal digits (DIGEST; t_string.c)."""
+    from xxhash import xxh3_64_hexdigest  # imported here because few programs use digests
+
+    return xxh3_64_hexdigest(text).encode()
+
+
 @cython.ccall
 def string2ll(text: bytes) -> Any:
     """Return the 64-bit integer of a canonical decimal text, or None for other text (util.c: string2ll)."""

@@ -1,7 +1,7 @@
 """DIGEST, DELEX and DELIFEQ: the digest of a string, and deletions that depend on a string (t_string.c, db.c).
 
     DELEX k IFEQ value | IFNE value          compares the string
-    DELEX k IFDEQ digest | IFDNE digest      compares its digest, as DIGEST shows it (structs/xxh3.py)
+    DELEX k IFDEQ digest | IFDNE digest      compares its digest, as DIGEST shows it
     DELIFEQ k value                          Valkey's form of the first
 
 A client reads a value or its digest, and deletes or replaces the key (SET ... IFEQ) only if it is still the same. The
@@ -17,8 +17,7 @@ from rillet.commands.string.get_set import meets
 from rillet.commands.string.set_options import IFDEQ, IFDNE, IFEQ, IFNE
 from rillet.errors import CommandError, WrongType
 from rillet.runtime.session import Session
-from rillet.structs.xxh3 import hex_digest
-from rillet.types.string import String
+from rillet.types.string import String, hex_digest
 
 _CONDITIONS = {b"IFEQ": IFEQ, b"IFNE": IFNE, b"IFDEQ": IFDEQ, b"IFDNE": IFDNE}
 

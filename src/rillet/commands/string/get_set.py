@@ -3,8 +3,8 @@
 A propagated command does not depend on the clock: `SET k v EX 10` becomes `SET k v PXAT <ms>`, GETEX becomes PEXPIREAT
 or PERSIST, GETDEL becomes DEL, GETSET becomes SET.
 
-Conditions of SET: NX, XX, and a comparison with the present value, IFEQ and IFNE, or with its digest, IFDEQ and IFDNE
-(structs/xxh3.py). Valkey has IFEQ only. Redis accepts NX or XX behind a comparison, though not before it.
+Conditions of SET: NX, XX, and a comparison with the present value, IFEQ and IFNE, or with its digest, IFDEQ and IFDNE.
+Valkey has IFEQ only. Redis accepts NX or XX behind a comparison, though not before it.
 
 SET and GET without options are the most frequent commands: no argument, key or value of theirs becomes an object.
 
@@ -55,8 +55,7 @@ from rillet.runtime.implementation import Implementation
 from rillet.runtime.session import Session
 from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.integer_text import decimal
-from rillet.structs.xxh3 import hex_digest
-from rillet.types.string import TEXT
+from rillet.types.string import TEXT, hex_digest
 
 if TYPE_CHECKING:  # a C function, which the .pxd declares for the compiled module
     memcmp: Any
