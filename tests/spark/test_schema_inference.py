@@ -9,9 +9,12 @@ import pytest
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
+import pyarrow as pa
+
 from rillet.client.errors import ConnectorError
 from rillet.spark.options import parse
 from rillet.spark.read.schema_inference import FieldType, infer, schema_of
+from rillet.store.schema_inference import typed
 from tests.judge import Judge
 from tests.spark.conftest import options
 
@@ -26,9 +29,28 @@ FLIGHTS = [
 NAMES = ("day", "carrier", "flight", "arr_delay", "dep_delay", "tailnum", "time_hour", "cancelled", "sched", "gain")
 
 
+ARROW = {
+    "bigint": pa.int64(), "double": pa.float64(), "boolean": pa.bool_(), "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"), "string": pa.string(),
+}  # fmt: skip
+
+SINGLE = {
+    "bigint": ("0", "-0", "+0", "-12", "7 ", "\t7", "-9223372036854775808"),
+    "double": ("-9223372036854775809", "1.5", "+.5", "5.", "-0.0", "1E+3", "NaN", "-Infinity"),
+    "date": ("0001-01-01", "9999-12-31", "2024-01-05 "),
+    "timestamp": [f"2024-01-05T10:15{end}" for end in ("", ":30", ":30.5", "Z", ":30+01", "-0100", ":30+01:00")],
+    "string": (
+        "-007", "00.5", "0e", "1_000", "0x10", "yes", "1 2", "+-7", "10:15", "2024-1-5", "10000-01-01", "2024-01-05T10",
+        "2024-01-05 10Z", "2024-01-05T10:15:60",
+    ),
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("values", "kind"),
     [
+        *[([text], kind) for kind, texts in SINGLE.items() for text in texts],
+        (["2024-01-05T10:15:30Z", "2024-01-05 10:15", "2024-01-05"], "timestamp"),
         (["1", "-7", "+9223372036854775807", " 3 "], "bigint"),
         (["9223372036854775808"], "double"),
         (["1", "0.5"], "double"),
@@ -46,10 +68,13 @@ NAMES = ("day", "carrier", "flight", "arr_delay", "dep_delay", "tailnum", "time_
     ],
 )
 def test_types_are_inferred_from_values(values: list[str], kind: str) -> None:
+    """inferSchema and `Stream.to_arrow` have the same table."""
     seen = FieldType()
     for value in values:
         seen.add(value.encode("latin-1"))
     assert seen.name == kind
+    if values[0].isascii():
+        assert typed(pa.chunked_array([values])).type == ARROW[kind]
 
 
 def test_the_flights_sample_is_inferred(judge: Judge, url: str) -> None:

@@ -1,14 +1,17 @@
 """Type inference for columns of texts, and schemas in Spark's notation.
 
-`typed` converts a column to the first of these types that fits all of its values. Empty texts are ignored; they become
-null unless the column remains a column of strings:
+`typed` converts a column to the first of these types that fits all of its values. Blanks around a value are ignored,
+and so are empty texts; they become null unless the column remains a column of strings:
 
-    int64        canonical decimal digits within 64 bits: 7, -12, 0; not 007 or +7
+    int64        decimal digits within 64 bits, with an optional sign: 7, -12, +7; not 007
     double       a decimal number, with an exponent or without; nan, inf; no leading zeros
     bool         true, false, in any case
     date32       YYYY-MM-DD
-    timestamp    ISO 8601 with a time; all values have a zone, or none has one (UTC)
+    timestamp    ISO 8601 with hours and minutes, in UTC if there is no zone (in some of the values, the time may be
+                 missing)
     string       anything else
+
+inferSchema of the Spark connector has the same table (rillet/spark/read/schema_inference.py).
 
 Arrow's casts decide whether a type fits. Each cast is tried with a few sample values first, so a column of other texts
 costs almost nothing. A numeric column is parsed twice, about 40 ns per value; `schema_discovery.py` avoids the second
@@ -28,6 +31,9 @@ except ModuleNotFoundError:  # `arrow.require_pyarrow` reports the missing packa
 
 _TYPE = re.compile(r"(?P<name>[a-z_]+)\s*(?:\((?P<numbers>[0-9, ]+)\))?(?P<rest><.*>)?", re.I | re.S)
 _NAME = re.compile(r"\s*(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<plain>[^\s:,`]+))(?:\s*:\s*|\s+)(?P<type>\S.*)", re.S)
+_INTEGER = r"^[+-]?(0|[1-9][0-9]*)$"
+_WITHOUT_MINUTES = r"^.{10}[T ][0-9]{2}($|[^:])"
+_ZONE = r"^.{11}.*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
 _ZEROS = tuple(f"0{digit}" for digit in range(10))
 FEW = 64
 PART = 1024  # number of rows of a chunk that are searched for sample values
@@ -45,7 +51,8 @@ def typed(column: Any) -> Any:
             if read(few) is None:
                 continue
             if texts is None:
-                texts = pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
+                texts = pc.ascii_trim_whitespace(column)
+                texts = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
             if (found := read(texts)) is not None:
                 return found
         except pa.ArrowInvalid:
@@ -54,11 +61,11 @@ def typed(column: Any) -> Any:
 
 
 def few_of(column: Any) -> Any:
-    """Return the first values of a chunked array that are neither null nor empty."""
+    """Return the first values of a chunked array that are neither null nor empty, without the blanks around them."""
     few: list[Any] = []
     for chunk in column.chunks:
         for start in range(0, len(chunk), PART):
-            part = chunk.slice(start, PART)
+            part = pc.ascii_trim_whitespace(chunk.slice(start, PART))
             few.append(part.filter(pc.not_equal(part, "")))
             if sum(map(len, few)) >= FEW:
                 return pa.chunked_array(few, pa.string()).slice(0, FEW)
@@ -66,9 +73,16 @@ def few_of(column: Any) -> Any:
 
 
 def _integers(column: Any) -> Any:
-    """Return a column of integers; None if a text is not the canonical form of an integer (007, +7)."""
-    numbers = pc.cast(column, pa.int64())
-    return numbers if pc.all(pc.equal(pc.cast(numbers, pa.string()), column)).as_py() else None
+    """Return a column of integers; None if a text is not an integer, or has leading zeros (007)."""
+    try:
+        numbers = pc.cast(column, pa.int64())
+        if pc.all(pc.equal(pc.cast(numbers, pa.string()), column)).as_py():
+            return numbers
+    except pa.ArrowInvalid:
+        pass
+    if not pc.all(pc.match_substring_regex(column, _INTEGER)).as_py():
+        return None
+    return pc.cast(pc.utf8_ltrim(column, "+"), pa.int64())
 
 
 def _doubles(column: Any) -> Any:
@@ -90,10 +104,12 @@ def _dates(column: Any) -> Any:
 
 
 def _moments(column: Any) -> Any:
-    try:
-        return pc.cast(column, pa.timestamp("us", "UTC"))
-    except pa.ArrowInvalid:
-        return pc.cast(pc.cast(column, pa.timestamp("us")), pa.timestamp("us", "UTC"))
+    if pc.any(pc.match_substring_regex(column, _WITHOUT_MINUTES)).as_py():
+        return None
+    utc, none = pa.timestamp("us", "UTC"), pa.scalar(None, pa.string())
+    zoned = pc.match_substring_regex(column, _ZONE)
+    without = pc.cast(pc.if_else(zoned, none, column), pa.timestamp("us"))
+    return pc.coalesce(pc.cast(pc.if_else(zoned, column, none), utc), pc.cast(without, utc))
 
 
 # ---- schemas as text ---------------------------------------------------------------------------------------------

@@ -2,14 +2,16 @@
 
 Half of `sampleEntries` are the first entries of the streams, half are the last ones, divided equally among the streams.
 The columns are `stream` (if there are several streams), `id` and `timestamp`, then every field in order of appearance.
-The type of a field is the first type in this table that all of the field's sampled values fit, except empty values:
+The type of a field is the first type in this table that all of the field's sampled values fit, except empty values and
+without the blanks around them. `Stream.to_arrow` has the same table (rillet/store/schema_inference.py):
 
     bigint       digits with an optional sign, in range. Leading zeros make a string: 0515 and 02134 are codes
     double       a decimal number with an optional exponent; nan, inf
     boolean      true or false, in any case. Not t, f, yes, no, 1, 0, which an explicit schema accepts: a single letter
                  or digit is more often a code
     date         YYYY-MM-DD, a valid day
-    timestamp    ISO 8601 with a time (in some of the values, the time may be missing)
+    timestamp    ISO 8601 with hours and minutes, in UTC if there is no zone (in some of the values, the time may be
+                 missing)
     string       anything else
 
 If a later value does not fit the inferred type, the option `mode` decides; by default, the value becomes null. A
@@ -42,7 +44,7 @@ _INTEGER = re.compile(r"[+-]?(?:0|[1-9][0-9]{0,18})")
 _NUMBER = re.compile(r"[+-]?(?:(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|nan|inf|infinity)", re.I)
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIME = re.compile(
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}:?[0-9]{2})?"
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?"
 )
 
 
