@@ -18,7 +18,6 @@ from rillet.spark.read.data_loss import DataLoss
 from rillet.types.stream.id import StreamID
 from tests.cluster import Cluster
 from tests.spark.calls import Query, server, stopped  # noqa: F401
-from tests.variants import long
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -237,7 +236,7 @@ def test_pages_become_tasks_of_about_the_same_size() -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["deliver", *long("follow")])
+@pytest.mark.parametrize("mode", ["deliver", "follow"])
 def test_a_query_that_fails_between_delivery_and_commit(
     spark: SparkSession, url: str, tmp_path: Path, mode: str
 ) -> None:
