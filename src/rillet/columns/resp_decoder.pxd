@@ -29,16 +29,16 @@ cdef class RangeDecoder(ReceiveBuffer):
     cpdef bint skip(self)
     cpdef int decode(self)
     cdef bint _begin(self)
-    cdef Py_ssize_t _head(self, Py_ssize_t p) except -1
+    cdef Py_ssize_t _head(self, Py_ssize_t p) except? -1
     cdef bint _pass(self, Py_ssize_t p)
     cdef bint _entry(self, Py_ssize_t p)
     cdef bint _shaped_entry(self, Py_ssize_t p)
     cdef Py_ssize_t _shaped_head(self, Py_ssize_t p) noexcept
     cdef bint _shaped_fields(self, Shape shape, Py_ssize_t p)
     cdef bint _learn(self)
-    cdef Py_ssize_t _fields_header(self, Py_ssize_t p) except -1
-    cdef Py_ssize_t _text(self, Py_ssize_t p) except -1
-    cdef Py_ssize_t _header(self, Py_ssize_t p, int kind) except -1
+    cdef Py_ssize_t _fields_header(self, Py_ssize_t p) except? -1
+    cdef Py_ssize_t _text(self, Py_ssize_t p) except? -1
+    cdef Py_ssize_t _header(self, Py_ssize_t p, int kind) except? -1
     cdef Py_ssize_t _short_header(self, Py_ssize_t p, int kind)
     cdef Py_ssize_t _long_header(self, Py_ssize_t p)
     cdef Py_ssize_t _odd_header(self, Py_ssize_t p)

@@ -210,7 +210,7 @@ class RangeDecoder(ReceiveBuffer):
 
     @cython.cfunc
     @cython.inline
-    @cython.exceptval(-1, check=False)
+    @cython.exceptval(-1, check=True)
     def _head(self, p: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Read the ID of the entry at p; return the number of names and values that follow, or _NULL."""
         n: cython.Py_ssize_t = self._header(p, _ARRAY)
@@ -433,7 +433,7 @@ class RangeDecoder(ReceiveBuffer):
 
     @cython.cfunc
     @cython.inline
-    @cython.exceptval(-1, check=False)
+    @cython.exceptval(-1, check=True)
     def _fields_header(self, p: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Return the number of names and values after the header at p, or _NULL for a null."""
         n: cython.Py_ssize_t
@@ -449,7 +449,7 @@ class RangeDecoder(ReceiveBuffer):
 
     @cython.cfunc
     @cython.inline
-    @cython.exceptval(-1, check=False)
+    @cython.exceptval(-1, check=True)
     def _text(self, p: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Return the length of the bulk string at p, and set `after` past its CRLF."""
         n: cython.Py_ssize_t = self._header(p, _BULK)
@@ -467,7 +467,7 @@ class RangeDecoder(ReceiveBuffer):
 
     @cython.cfunc
     @cython.inline
-    @cython.exceptval(-1, check=False)
+    @cython.exceptval(-1, check=True)
     def _header(self, p: cython.Py_ssize_t, kind: cython.int) -> cython.Py_ssize_t:
         """Return the length in the header line at p (`*3`, `$5`; null is -1), and set `after` past its CRLF."""
         buf: bytearray = self.buf

@@ -16,7 +16,7 @@ from rillet.runtime.statistics cimport CommandCounters
 from rillet.runtime.tracking cimport Tracking
 from rillet.structs.argument_spans cimport ArgumentSpans
 
-cdef int follows(Session session, Command entry, ArgumentSpans words, CommandParser parser, Py_ssize_t count) except -1
+cdef int follows(Session session, Command entry, ArgumentSpans words, CommandParser parser, Py_ssize_t count) except? -1
 
 cdef class Effects(CommandFinder):
     cdef public object scripts

@@ -62,7 +62,7 @@ _TIMED_INPUT = cython.declare(cython.Py_ssize_t, 4096)
 
 @cython.cfunc
 @cython.inline
-@cython.exceptval(-1, check=False)
+@cython.exceptval(-1, check=True)
 def follows(
     session: Session, entry: Command, words: ArgumentSpans, parser: CommandParser, count: cython.Py_ssize_t
 ) -> cython.int:
