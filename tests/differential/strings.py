@@ -74,7 +74,7 @@ class Generator(values.Generator):
         value, operand = self.random.choices(WORDS, k=2)
         return [b"SET", key, value, self.random.choice((b"IFEQ", b"IFNE")), operand]
 
-    def hex_digest(self) -> list[bytes]:
+    def digest(self) -> list[bytes]:
         """Return a DIGEST."""
         return [b"DIGEST", self._key()]
 
