@@ -152,9 +152,6 @@ def admit(
     """
     at: cython.int = 0
     verdict: cython.int
-    if (entry is not None and entry.subcommands is None and not entry.traits & _ARITY_GREW
-            and entry.accepts(words.count) and _RULES.find(0, flags, entry.traits) & 15 == _QUEUED):  # fmt: skip
-        return QUEUES
     try:
         if entry is None:
             if words.get(0).lower() in _HTTP:

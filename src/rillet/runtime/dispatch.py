@@ -11,7 +11,7 @@ from rillet.keyspace.clock import Clock
 from rillet.protocol.command_parser import CommandParser, QueryBufferExceeded
 from rillet.runtime import session_state
 from rillet.runtime.acl.user import User
-from rillet.runtime.admission import QUEUES, REFUSED, RUNS, admit
+from rillet.runtime.admission import QUEUES, REFUSED, admit
 from rillet.runtime.pause import PausedClients
 from rillet.runtime.registry import Command
 from rillet.runtime.session import Session
@@ -32,7 +32,6 @@ _CLOSING = cython.declare(cython.int, session_state.CLOSING)
 _TRUSTED = cython.declare(cython.int, session_state.TRUSTED)
 _IN_MULTI = cython.declare(cython.int, session_state.IN_MULTI)
 _REFUSED = cython.declare(cython.int, REFUSED)
-_RUNS = cython.declare(cython.int, RUNS)
 _QUEUES = cython.declare(cython.int, QUEUES)
 # Replies to a replayed log have no reader: the output is emptied after this many bytes.
 _REPLAY_BATCH = cython.declare(cython.Py_ssize_t, 1 << 15)
@@ -146,10 +145,12 @@ class Dispatch(Transactions):
         if session.state & _REPLY_SKIP_NEXT:
             session.enter("skipped call starts")
         admitted: cython.int = admit(self, session, entry, words, flags)  # type: ignore[arg-type]
-        if entry is not None and admitted == _QUEUES:
-            self._queue(session, entry, words, None, -1)
-        elif entry is not None and admitted == _RUNS:
-            self._run(session, entry, words, None, -1)
+        if admitted != _REFUSED:
+            assert entry is not None
+            if admitted == _QUEUES:
+                self._queue(session, entry, words, None, -1)
+            else:
+                self._run(session, entry, words, None, -1)
         if session.blocked is None:
             session.mute(mark)
         if session.pushes is not None:
