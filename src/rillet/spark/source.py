@@ -186,10 +186,9 @@ def register(spark: SparkSession) -> None:
     from rillet.spark.changes.source import ChangesDataSource
     from rillet.spark.packaging import found_on_driver
 
-    # Spark pickles a class created in a function with its attributes, an imported class only by name.
-
     spark.conf.set(SWITCH, "true")
     settings = {"default_parallelism": default_parallelism(spark), "pushes_filters": True}
+    # Spark pickles a class created in a function with its attributes, an imported class only by name.
     with found_on_driver(spark):
         spark.dataSource.register(type("RilletDataSource", (RilletDataSource,), settings))
         spark.dataSource.register(type("ChangesDataSource", (ChangesDataSource,), {}))

@@ -83,11 +83,12 @@ class FieldType:
 
     def add(self, value: bytes) -> None:
         """Exclude the column types that a value does not fit."""
-        if not value.strip():
+        value = value.strip()
+        if not value:
             return
         self.sampled = True
         try:
-            text = value.decode().strip()
+            text = value.decode()
         except UnicodeDecodeError:
             self.left = [KINDS[-1]]
             return
