@@ -8,3 +8,4 @@ cdef class CommandQueue:
     cdef readonly list entries
     cdef PropagationBuffer feed
     cpdef bint add(self, Command entry, ArgumentSpans words)
+    cpdef bint add_calls(self, Command entry, Py_ssize_t calls, bytes packed)

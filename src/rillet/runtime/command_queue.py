@@ -37,6 +37,13 @@ class CommandQueue:
         self.entries.append(entry)
         return self.feed.spans(words)
 
+    @cython.ccall
+    def add_calls(self, entry: Command, calls: cython.Py_ssize_t, packed: bytes) -> cython.bint:
+        """Append calls of a command, in Redis's own form: all of them or, with MemoryError, nothing."""
+        self.feed.out.reserve(len(packed))
+        self.entries += [entry] * calls
+        return self.feed.raw(packed)
+
     def parser(self) -> CommandParser:
         """Return a parser of the commands. O(bytes)"""
         parser = unlimited_parser()

@@ -47,21 +47,27 @@ class Transactions(Effects):
 
         Stop after `limit` bytes of replies. Return whether `words` has the next command of the parser.
         """
-        following: cython.int = _SAME
-        count: cython.Py_ssize_t = words.count
         if not session.queue:
             session.queue = CommandQueue()
         queue: CommandQueue = session.queue
         session.command = entry
-        while following == _SAME:
+        if parser is None or limit < 0 or parser.exact or session.tracking is not None:
             queue.add(entry, words)
             session.out.raw(_QUEUED_REPLY)
             if session.tracking is not None:
                 self.tracking.command_ended(session, entry)
-                return False
-            if parser is None or session.out.used > limit:
-                return False
+            return False
+        start: cython.Py_ssize_t = parser.began
+        count: cython.Py_ssize_t = words.count
+        calls: cython.Py_ssize_t = 1
+        following: cython.int = _SAME
+        while session.out.used + calls * len(_QUEUED_REPLY) <= limit:
             following = follows(session, entry, words, parser, count)
+            if following != _SAME:
+                break
+            calls += 1
+        queue.add_calls(entry, calls, parser.data[start : parser.pos])
+        session.out.raw(_QUEUED_REPLY * calls)
         return following == _OTHER
 
     @cython.ccall
