@@ -106,6 +106,28 @@ def test_a_broadcast_names_the_keys_of_a_round_in_one_message(bench: Bench) -> N
     assert list(bench.engine.tracking.prefixes) == [b""]
 
 
+def test_the_last_writer_of_a_key_counts_for_noloop(bench: Bench) -> None:
+    first, second = tracking(bench, "BCAST", "NOLOOP"), tracking(bench, "BCAST", "NOLOOP")
+    for writers in ([first, second, first], [first, second, second, first], [second, first]):
+        for writer, command in zip(writers, ("SET a 1", "DEL a", "SET a 1", "SET a 2"), strict=False):
+            writer(*command.split())
+        bench.engine.host.run_jobs()
+        assert waiting(writers[-1]) == b""
+        assert waiting(second if writers[-1] is first else first) == push("a")
+
+
+def test_keys_that_share_a_place_are_all_reported(bench: Bench) -> None:
+    reader = tracking(bench, "BCAST")
+    keys = sorted(f"{number:03}" for number in range(50))
+    for key in (*keys, *reversed(keys), *keys):
+        bench("SET", key, 1)
+    bench.engine.host.run_jobs()
+    assert waiting(reader) == push(*keys)
+    bench("SET", keys[0], 1)
+    bench.engine.host.run_jobs()
+    assert waiting(reader) == push(keys[0])
+
+
 def test_resp2_receives_messages_of_a_channel_by_redirection(bench: Bench) -> None:
     target, reader = bench.beside(), bench.beside()
     target("SUBSCRIBE", "__redis__:invalidate")

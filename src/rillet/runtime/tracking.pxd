@@ -42,8 +42,8 @@ cdef class Tracking(KeyObserver):
     cdef public Py_ssize_t limit
     cdef Py_ssize_t _misses
     cdef bint _posted
-    cdef bytes _last
-    cdef object _last_writer
+    cdef list _reported
+    cdef object _reporter
     cdef list _states
     cdef bint _flushing
     cdef bint _immediate

@@ -47,6 +47,8 @@ _PUSH = b">2\r\n$10\r\ninvalidate\r\n"
 _MESSAGE = b"*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n"
 _BROKEN = b">2\r\n$21\r\ntracking-redir-broken\r\n:"
 # Keys that one call of `limit` invalidates, multiplied by the calls in a row that did not suffice.
+_NO_KEYS = cython.declare(list, [b""] * 16)  # of `_reported`; nothing is ever put into it
+_LAST_PLACE = cython.declare(cython.int, 15)
 _EFFORT = 100
 
 
@@ -118,7 +120,7 @@ class Tracking(KeyObserver):
     """
 
     __slots__ = ("engine", "table", "names", "items", "prefixes", "clients", "current", "pending", "limit",
-                 "early", "_misses", "_posted", "_flushing", "_immediate", "_last", "_last_writer",
+                 "early", "_misses", "_posted", "_flushing", "_immediate", "_reported", "_reporter",
                  "_states")  # fmt: skip
     engine: CommandEngine
     table: dict[bytes, KeyReaders]
@@ -152,10 +154,11 @@ class Tracking(KeyObserver):
         self._posted = False
         self._flushing = False
         self._immediate = False
-        # The states of `prefixes`; the key that `invalidate_span` has reported last, b"" if it may concern others now.
+        # The states of `prefixes`.
         self._states: list[PrefixState] = []
-        self._last = b""
-        self._last_writer: object = None
+        # Keys that are reported already: `_reporter` may change them again without a report. One key for each place.
+        self._reported: list[bytes] = _NO_KEYS
+        self._reporter: object = None
         # Up to 7.0, the message of another client precedes the reply of the client that receives it.
         self.early = False
 
@@ -182,7 +185,7 @@ class Tracking(KeyObserver):
                 self.prefixes.setdefault(prefix, PrefixState(prefix)).clients[session] = None
                 state.prefixes[prefix] = None
         self._states = list(self.prefixes.values())
-        self._last = b""
+        self._reported = _NO_KEYS
         self.engine.observe()
 
     def disable(self, session: Session) -> None:
@@ -205,7 +208,7 @@ class Tracking(KeyObserver):
         """Remove a session that ends. Clear the table when it can name no client anymore. O(prefixes + sessions)"""
         self.disable(session)
         session.tracking = None
-        self._last_writer = None
+        self._reported, self._reporter = _NO_KEYS, None
         if not self.clients and self.table and all(one.tracking is None for one in self.engine.sessions.values()):
             self._clear_table()
             self.engine.observe()
@@ -220,7 +223,7 @@ class Tracking(KeyObserver):
             return False
         if (state.optin and not state.caching) or (state.optout and state.caching):
             return False
-        self._last = b""
+        self._reported = _NO_KEYS
         number: object = session.id
         readers: KeyReaders | None
         for position in entry.key_positions(argv):
@@ -244,19 +247,27 @@ class Tracking(KeyObserver):
     @cython.cfunc
     def invalidate(self, key: bytes, writer: object) -> cython.bint:
         """Report the change of a key; `writer` is the session that changed it, None for the server itself."""
+        if writer is not self._reporter:
+            self._reported = _NO_KEYS
         return self._report(key, len(key), key, writer) is not None
 
     @cython.cfunc
     def invalidate_span(self, at: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
         """Report that `writer` has changed a key: `size` bytes at an address."""
-        last: bytes | None
-        if 0 < size == len(self._last) and self.writer is self._last_writer and same(at, self._last, size):
+        place: cython.int = 0
+        if self.writer is not self._reporter:
+            self._reported, self._reporter = _NO_KEYS, self.writer
+        if size > 0:
+            place = (at[size - 1] + size) & _LAST_PLACE
+            before: bytes = self._reported[place]
+            if len(before) == size and same(at, before, size):
+                return False
+        key: bytes | None = self._report(at, size, None, self.writer)
+        if key is None:
             return False
-        last = self._report(at, size, None, self.writer)
-        if last is None:
-            return False
-        self._last = last
-        self._last_writer = self.writer
+        if self._reported is _NO_KEYS:
+            self._reported = _NO_KEYS.copy()
+        self._reported[place] = key
         return True
 
     @cython.cfunc
@@ -430,7 +441,7 @@ class Tracking(KeyObserver):
         here: PrefixState
         state: ClientTracking
         self._posted = False
-        self._last = b""
+        self._reported = _NO_KEYS
         if not self.prefixes:
             return
         for prefix in sorted(self.prefixes):
