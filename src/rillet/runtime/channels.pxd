@@ -6,6 +6,7 @@ cdef class Channels:
     cdef public dict channels
     cdef public dict shards
     cdef public dict patterns
+    cdef object _on_change
     cpdef bint subscribe(self, Session session, bytes name, int kind)
     cpdef bint unsubscribe(self, Session session, bytes name, int kind)
     cdef object _table(self, int kind)

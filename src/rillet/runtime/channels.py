@@ -25,6 +25,7 @@ of a loop.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from rillet._cython import cython
@@ -58,17 +59,21 @@ class Subscriptions:
 @cython.final
 @cython.cclass
 class Channels:
-    """The channels, shard channels and patterns of one engine, and their subscribers."""
+    """The channels, shard channels and patterns of one engine, and their subscribers.
 
-    __slots__ = ("channels", "shards", "patterns")
+    on_change: called after a name got its first subscriber, or lost its last one.
+    """
+
+    __slots__ = ("channels", "shards", "patterns", "_on_change")
     channels: dict[bytes, dict[Session, None]]
     shards: dict[bytes, dict[Session, None]]
     patterns: dict[bytes, dict[Session, None]]
 
-    def __init__(self) -> None:
+    def __init__(self, on_change: Callable[[], None]) -> None:
         self.channels = {}
         self.shards = {}
         self.patterns = {}
+        self._on_change = on_change
 
     # -- subscriptions -----------------------------------------------------------------------------------
 
@@ -84,7 +89,10 @@ class Channels:
         own[name] = None
         session.subscriptions.size += len(name) + _ENTRY
         table: dict[bytes, Any] = self._table(kind)
-        table.setdefault(name, {})[session] = None
+        listeners: dict[Any, Any] = table.setdefault(name, {})
+        listeners[session] = None
+        if len(listeners) == 1:
+            self._on_change()
         return True
 
     @cython.ccall
@@ -100,6 +108,7 @@ class Channels:
         del listeners[session]
         if not listeners:
             del table[name]
+            self._on_change()
         return True
 
     @cython.cfunc

@@ -19,7 +19,7 @@ cdef class Upkeep:
     cdef public object modules
     cdef bint _notify_events
     cdef public Channels channels
-    cdef public object on_keyspace_event
+    cdef object _on_keyspace_event
     cdef public object replication
     cdef readonly AccessClock access
     cdef readonly Eviction eviction

@@ -64,9 +64,9 @@ class Upkeep:
 
     __slots__ = (
         "access", "blocking", "channels", "clock", "conditions", "databases", "defrag", "eviction", "latency",
-        "lazyfree", "modules", "monitored_ns", "on_keyspace_event", "propagation", "replication", "settings",
+        "lazyfree", "modules", "monitored_ns", "propagation", "replication", "settings",
         "statistics",
-        "_buffer", "_fitted", "_notify_events", "_paused", "_refusal",
+        "_buffer", "_fitted", "_notify_events", "_on_keyspace_event", "_paused", "_refusal",
     )  # fmt: skip
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
@@ -94,12 +94,12 @@ class Upkeep:
         for database in self.databases:
             database.limit_growth(self.eviction)
         self.defrag = ActiveDefrag(self.databases, self.settings, self.clock, self._changes)
-        self.channels = Channels()
+        self.channels = Channels(self.choose_notified)
         self._refusal: str | None = None
         # The loaded modules (rillet.modules.manager.Modules), or None before the first one is loaded.
         self.modules: Any = None
         self._notify_events = False
-        self.on_keyspace_event: Callable[[Database, bytes, bytes, bytes], None] | None = None
+        self._on_keyspace_event: Callable[[Database, bytes, bytes, bytes], None] | None = None
         self._paused = PAUSE_OFF
         self.replication = ReplicationState()
 
@@ -135,14 +135,34 @@ class Upkeep:
 
     @property
     def notify_events(self) -> bool:
-        """True while keyspace events are published."""
+        """True while keyspace events are wanted; the databases report them while somebody receives them."""
         return self._notify_events
 
     @notify_events.setter
     def notify_events(self, wanted: bool) -> None:
         self._notify_events = wanted
+        self.choose_notified()
+
+    @property
+    def on_keyspace_event(self) -> Callable[[Database, bytes, bytes, bytes], None] | None:
+        """A function to call for each event that commands report."""
+        return self._on_keyspace_event
+
+    @on_keyspace_event.setter
+    def on_keyspace_event(self, function: Callable[[Database, bytes, bytes, bytes], None] | None) -> None:
+        self._on_keyspace_event = function
+        self.choose_notified()
+
+    def choose_notified(self) -> None:
+        """Let commands report keyspace events while the events are wanted and somebody receives any messages."""
+        received = (
+            self.channels.channels
+            or self.channels.patterns
+            or self._on_keyspace_event is not None
+            or (self.modules is not None and self.modules.event_classes)
+        )
         for database in self.databases:
-            database.notifies = wanted
+            database.notifies = self._notify_events and bool(received)
 
     @property
     def refusal(self) -> str | None:
@@ -248,8 +268,8 @@ class Upkeep:
         """Publish a keyspace event if the settings name its class (notify.c: notifyKeyspaceEventWithSubkeys)."""
         if self.modules is not None:
             self.modules.keyspace_event(database, kind, event, key)
-        if self.on_keyspace_event is not None:
-            self.on_keyspace_event(database, kind, event, key)
+        if self._on_keyspace_event is not None:
+            self._on_keyspace_event(database, kind, event, key)
         flags = self.settings.notify_keyspace_events.flags
         if flags & CLASS[kind] and (self.channels.channels or self.channels.patterns):
             for channel, message in channels_of(flags, database.index, event, key, subkeys):

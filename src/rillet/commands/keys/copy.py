@@ -36,7 +36,7 @@ def _database(session: Session, raw: bytes) -> Database:
 
 def _notify(session: Session, database: Database, event: bytes, key: bytes) -> None:
     """Publish a keyspace event of any database, not only the session's."""
-    if session.engine.notify_events:
+    if database.notifies:
         session.engine.keyspace_event(database, b"g", event, key)
 
 

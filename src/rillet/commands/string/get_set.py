@@ -455,7 +455,7 @@ def _set_pairs(
     at: cython.Py_ssize_t
     db: Database = session.db
     valkey: cython.bint = session.engine.settings.compat.valkey
-    events: cython.bint = session.engine.notify_events
+    events: cython.bint = db.notifies
     for at in range(2, 2 * count + 2, 2):
         key: bytes = argv[at]
         db.find(key)  # the lookup of setKey
