@@ -41,7 +41,7 @@ from rillet.spark.changes.rows import SCHEMA, entry_of
 from rillet.spark.changes.source import ChangesReader
 from rillet.spark.options import OptionError
 from rillet.spark.read.data_loss import DataLoss
-from rillet.store.rdb_parts import SnapshotParts, snapshot_keys, split
+from rillet.transfer.rdb_parts import SnapshotParts, snapshot_keys, split
 from tests.judge import Judge, required_binary, running_redis
 from tests.replication.load import Load, differences, lasts
 from tests.replication.proxy import Proxy

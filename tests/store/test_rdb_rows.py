@@ -12,10 +12,10 @@ import pytest
 pa = pytest.importorskip("pyarrow")
 
 from rillet.errors import LogCorrupt, StoreError  # noqa: E402
-from rillet.store.rdb_stream_tables import TreeSize  # noqa: E402
-from rillet.store.rdb_tables import TABLES, rdb_batches, rdb_facts, rdb_files  # noqa: E402
 from rillet.structs.rax import Rax  # noqa: E402
 from rillet.structs.ziplist import write_ziplist  # noqa: E402
+from rillet.transfer.rdb_stream_tables import TreeSize  # noqa: E402
+from rillet.transfer.rdb_tables import TABLES, rdb_batches, rdb_facts, rdb_files  # noqa: E402
 from tests.judge import Judge  # noqa: E402
 from tests.persistence import rdb_files as build  # noqa: E402
 

@@ -28,8 +28,8 @@ from pathlib import Path
 from rillet.cli.output import guarded
 from rillet.client.address import Address
 from rillet.persistence.aof.end import moment
-from rillet.store.backup import Backup, back_up, back_up_server
-from rillet.store.server_backup import ServerData
+from rillet.transfer.backup import Backup, back_up, back_up_server
+from rillet.transfer.server_backup import ServerData
 from rillet.units import size
 
 DAMAGED = 1

@@ -25,8 +25,8 @@ from rillet.persistence.salvage import salvage
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings import Settings
 from rillet.store.directory import MARKER, check_marker
-from rillet.store.key_transfer import write_directory
 from rillet.store.progress import ProgressBar
+from rillet.transfer.key_transfer import write_directory
 
 SOUND, DAMAGED = 0, 1
 

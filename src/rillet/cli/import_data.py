@@ -32,7 +32,8 @@ from rillet.persistence.rdb.writer import Lost
 from rillet.real_time import monotonic
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings import Settings
-from rillet.store.key_transfer import (
+from rillet.store.progress import ProgressBar
+from rillet.transfer.key_transfer import (
     Copied,
     EngineTarget,
     FileSource,
@@ -42,7 +43,6 @@ from rillet.store.key_transfer import (
     server_options,
     write_directory,
 )
-from rillet.store.progress import ProgressBar
 
 COPIED, DAMAGED, LEFT_OUT = 0, 1, 3
 _NAMED = 20  # how many rejected keys are named

@@ -25,7 +25,7 @@ from pathlib import Path
 from rillet.cli.backup import DAMAGED, print_report, yield_memory
 from rillet.cli.output import guarded
 from rillet.persistence.aof.end import moment
-from rillet.store.backup import back_up
+from rillet.transfer.backup import back_up
 
 _AGE = re.compile(r"(\d+)(s|m|h|d)")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}

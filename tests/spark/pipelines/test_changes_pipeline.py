@@ -20,7 +20,7 @@ from rillet.spark.options import OptionError
 from rillet.spark.pipelines.archive import FileOptions
 from rillet.spark.pipelines.changes import ChangesJob, problems
 from rillet.spark.read.data_loss import DataLoss
-from rillet.store.touched_keys import TouchedKeys
+from rillet.transfer.touched_keys import TouchedKeys
 from tests.judge import Judge, required_binary, running_redis
 from tests.replication.load import Load, differences, lasts
 from tests.variants import long

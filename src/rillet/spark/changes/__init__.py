@@ -4,7 +4,7 @@
     storage     the folder that keeps received bytes until their batch is committed
     receiver    the driver's thread that receives the stream and writes it to the folder
     offsets     the offset of a micro-batch
-    rows        changes and snapshots into record batches (rillet.store.rdb_parts divides a snapshot,
-                rillet.store.dumped_values makes commands of values)
+    rows        changes and snapshots into record batches (rillet.transfer.rdb_parts divides a snapshot,
+                rillet.transfer.dumped_values makes commands of values)
     source      ChangesDataSource, and its streaming reader
 """

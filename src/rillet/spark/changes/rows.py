@@ -16,7 +16,7 @@ Another column of the schema is the field of that name of an added entry, conver
 **A snapshot** is written as commands that make its values, at most a hundred elements in each: SET, RPUSH, SADD, ZADD,
 HSET, XADD, XGROUP, PEXPIREAT; RESTORE for values that have no such command. `arguments` has the command, and `command`
 is "snapshot". The first row has neither a key nor arguments: earlier data is void. Each task reads a part of the
-snapshot (rillet.store.rdb_parts, rillet.store.dumped_values).
+snapshot (rillet.transfer.rdb_parts, rillet.transfer.dumped_values).
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from rillet.replication.changes import UnitParser, keys_of, type_of
 from rillet.replication.filtering import KeyFilter
 from rillet.spark.changes.options import ChangesOptions
 from rillet.spark.changes.storage import Storage, StoredFile
-from rillet.store.dumped_values import Values
-from rillet.store.rdb_parts import SnapshotPart, snapshot_keys
+from rillet.transfer.dumped_values import Values
+from rillet.transfer.rdb_parts import SnapshotPart, snapshot_keys
 from rillet.types.compat import COMPATS
 from rillet.types.stream.id import StreamID
 

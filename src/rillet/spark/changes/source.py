@@ -34,7 +34,7 @@ from rillet.spark.options import OptionError
 from rillet.spark.read.data_loss import DataLoss
 from rillet.spark.worker_socket import InTask
 from rillet.store.follow.stream_reader import StreamLost, server_position
-from rillet.store.rdb_parts import SnapshotPart
+from rillet.transfer.rdb_parts import SnapshotPart
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

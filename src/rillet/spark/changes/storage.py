@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rillet.errors import RilletError
-from rillet.store.rdb_parts import SnapshotPart, SnapshotParts, split
+from rillet.transfer.rdb_parts import SnapshotPart, SnapshotParts, split
 
 _NAME = re.compile(r"([0-9a-f]{12})-(\d{20})-(\d{20})\.changes")
 

@@ -6,8 +6,8 @@
     report(keys)["prefixes"].show()
 
 Each file is a Spark task, which reads the file once per table, from front to back, in bounded memory.
-rillet.store.rdb_tables defines the columns and the estimate in the column `memory`. Each executor must have the files
-at the same path.
+rillet.transfer.rdb_tables defines the columns and the estimate in the column `memory`. Each executor must have the
+files at the same path.
 
 **A damaged file** yields all rows before the damage. Then, with the mode PERMISSIVE, it yields one row in which only
 `file` and `_corrupt` (file, offset, cause) are set; with DROPMALFORMED, no further row. With FAILFAST, the query fails.
@@ -31,7 +31,7 @@ from rillet.spark.options import OptionError
 from rillet.spark.pipelines.cli_arguments import local_folder
 from rillet.spark.pipelines.cli_common import DONE, FAILED, counted, open_session, progress_bar
 from rillet.spark.pipelines.tables import in_bytes, table, watched
-from rillet.store.rdb_tables import TABLES, rdb_batches, rdb_facts, rdb_files, schema_of
+from rillet.transfer.rdb_tables import TABLES, rdb_batches, rdb_facts, rdb_files, schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

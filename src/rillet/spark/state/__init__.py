@@ -4,5 +4,6 @@
     files       the table's files: rows of keys, lookup and merge as tasks
     table       StateTable: the commits, and the reader
 
-rillet.store.touched_keys finds the keys that a batch reads and writes; rillet.store.batch_engine applies it to them.
+rillet.transfer.touched_keys finds the keys that a batch reads and writes;
+rillet.transfer.batch_engine applies it to them.
 """

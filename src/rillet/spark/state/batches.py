@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from rillet.replication.changes import UnitParser
 from rillet.spark.changes.storage import Storage, StoredFile
-from rillet.store.batch_engine import BatchCommand
+from rillet.transfer.batch_engine import BatchCommand
 
 _WITHOUT_KEYS = frozenset((b"FUNCTION", b"SCRIPT", b"PUBLISH", b"SPUBLISH"))
 

@@ -29,11 +29,11 @@ from rillet.spark.archive.manifest import Part
 from rillet.spark.archive.targets import FileTarget
 from rillet.spark.changes.storage import Storage
 from rillet.store import Store
-from rillet.store.batch_engine import StateKey
-from rillet.store.dumped_values import Values, entries_of
-from rillet.store.rdb_parts import SnapshotPart, snapshot_keys
-from rillet.store.rdb_tables import moment, shown
-from rillet.store.touched_keys import Moves
+from rillet.transfer.batch_engine import StateKey
+from rillet.transfer.dumped_values import Values, entries_of
+from rillet.transfer.rdb_parts import SnapshotPart, snapshot_keys
+from rillet.transfer.rdb_tables import moment, shown
+from rillet.transfer.touched_keys import Moves
 from rillet.types.stream.id import StreamID
 
 _GROUP_ROWS = 1 << 15

@@ -37,9 +37,9 @@ from rillet.spark.changes.storage import Storage, StoredFile
 from rillet.spark.connect import Work
 from rillet.spark.state.batches import batch_commands
 from rillet.spark.state.files import bucket_of, lookup_task, merge_task, schema, snapshot_task
-from rillet.store.batch_engine import BatchEngine, StateKey
-from rillet.store.rdb_parts import SnapshotPart
-from rillet.store.touched_keys import TouchedKeys
+from rillet.transfer.batch_engine import BatchEngine, StateKey
+from rillet.transfer.rdb_parts import SnapshotPart
+from rillet.transfer.touched_keys import TouchedKeys
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

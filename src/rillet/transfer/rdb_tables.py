@@ -36,9 +36,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rillet.errors import Corrupt, LogCorrupt, StoreError
-from rillet.store.rdb_elements import elements
-from rillet.store.rdb_stream_tables import PendingRow, StreamValue
-from rillet.store.rdb_value_sizes import ENTRY, FORMS, UNREAD, Key, measure, step_over_parts, text_size
+from rillet.transfer.rdb_elements import elements
+from rillet.transfer.rdb_stream_tables import PendingRow, StreamValue
+from rillet.transfer.rdb_value_sizes import ENTRY, FORMS, UNREAD, Key, measure, step_over_parts, text_size
 from rillet.types.rdb.primitives import RdbReader
 
 # The columns of each table after `file` and `db`, in Spark's notation.

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from rillet.columns.arrow_batch import record_batch, rows_for
 from rillet.columns.node_decoder import NodeDecoder, nodes_of
 from rillet.columns.resp_decoder import DONE
-from rillet.store.rdb_value_sizes import OBJECT, Key, allocated
+from rillet.transfer.rdb_value_sizes import OBJECT, Key, allocated
 from rillet.types.rdb.primitives import RdbReader
 from rillet.types.stream.id import MAX
 

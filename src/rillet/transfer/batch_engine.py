@@ -20,8 +20,8 @@ from rillet.errors import Corrupt, RilletError
 from rillet.keyspace.clock import ManualClock
 from rillet.protocol.command_parser import pack_command
 from rillet.replication.applier import Applier
-from rillet.store.dumped_values import store_without_expiry
-from rillet.store.touched_keys import TouchedKeys
+from rillet.transfer.dumped_values import store_without_expiry
+from rillet.transfer.touched_keys import TouchedKeys
 from rillet.types.rdb import value as rdb
 from rillet.types.stream.value import Stream
 

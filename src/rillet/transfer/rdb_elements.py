@@ -20,10 +20,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from rillet.errors import Corrupt
-from rillet.store.rdb_value_sizes import Key, array_values
 from rillet.structs.listpack import Listpack
 from rillet.structs.ziplist import read_ziplist
 from rillet.structs.zipmap import read_zipmap
+from rillet.transfer.rdb_value_sizes import Key, array_values
 from rillet.types.rdb.primitives import RdbReader
 
 _SPECIAL_SCORES = {253: float("nan"), 254: float("inf"), 255: float("-inf")}

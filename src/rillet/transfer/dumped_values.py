@@ -16,8 +16,8 @@ from rillet.errors import CommandError, Corrupt, RilletError
 from rillet.keyspace.clock import ManualClock
 from rillet.store import Store
 from rillet.store.backend import MemoryBackend
-from rillet.store.rdb_parts import SnapshotKey
 from rillet.store.store_settings import MEMORY, settings_of
+from rillet.transfer.rdb_parts import SnapshotKey
 from rillet.types.compat import COMPATS
 from rillet.types.rdb import value as rdb
 
