@@ -191,7 +191,7 @@ TYPED = (
     "columns/node_decoder",
     "columns/node_pages",
     "store/encoding",
-    "store/field_table",
+    "store/typed/field_table",
     "store/transports/lock",
 )
 

@@ -59,7 +59,7 @@ class InvalidValue(RilletError, ValueError):
 
 
 class InvalidEntry(InvalidValue):
-    """An entry of a typed stream is not a value of its type (rillet.store.typed).
+    """An entry of a typed stream is not a value of its type (rillet.store.typed.forms).
 
     entry: the Entry or Message, with its raw fields. field: the name of the invalid field, None if the fields together
     are invalid. message: the entry, if a consumer received it and may acknowledge it, else None.

@@ -72,8 +72,8 @@ from rillet.store.transports.transport import (
     raised,
     repeatable,
 )
-from rillet.store.typed import CodecName, OnInvalid, V, checked_action
-from rillet.store.typed_forms import form_of
+from rillet.store.typed.form_choice import form_of
+from rillet.store.typed.forms import CodecName, OnInvalid, V, checked_action
 from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:
@@ -261,7 +261,7 @@ class Store(KeyCommands):
         tagged Structs; without it, entries are fields. Each attribute is a field, unless the codec stores the whole
         value in the field `value`: "json", "msgpack", "raw" or any codec. on_invalid: what happens to an entry that is
         not a value of the type when it is read: "raise" (InvalidEntry), "skip", "dead_letter" (the dead letters of
-        messages()), or the stream for such entries. See rillet.store.typed.
+        messages()), or the stream for such entries. See rillet.store.typed.forms.
         """
         return Stream(self, name, form_of(type, codec), checked_action(on_invalid))
 

@@ -36,7 +36,7 @@ from rillet.store.encoding import Fields, Value, append_fields, decode, encode_n
 from rillet.store.positions import Position, encode_new_id
 from rillet.store.retries import patiently, patiently_async
 from rillet.store.transports.transport import TRANSACTION_COMMANDS, Transport, check_ready, raised
-from rillet.store.typed import V, append_value
+from rillet.store.typed.forms import V, append_value
 
 if TYPE_CHECKING:
     from rillet.store.aio import AsyncMessage, AsyncStore, AsyncStream

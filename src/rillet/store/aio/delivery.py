@@ -21,7 +21,7 @@ from rillet.store.prefetch import Prefetched, Search, still_pending
 from rillet.store.recovery import LOGGER
 from rillet.store.retries import PATIENCE
 from rillet.store.slots import by_slot
-from rillet.store.typed import InvalidField
+from rillet.store.typed.forms import InvalidField
 
 if TYPE_CHECKING:
     from rillet.store.aio.group import AsyncConsumer

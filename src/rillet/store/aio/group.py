@@ -51,7 +51,7 @@ from rillet.store.records import (
 from rillet.store.retries import PATIENCE
 from rillet.store.slots import by_slot
 from rillet.store.transports.transport import NOT_READY
-from rillet.store.typed import RaisingIterator
+from rillet.store.typed.forms import RaisingIterator
 from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:

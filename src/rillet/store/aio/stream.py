@@ -27,7 +27,7 @@ from rillet.store.policies import (
 from rillet.store.positions import Position, encode_after, encode_new_id, encode_position, exact_id
 from rillet.store.records import GroupInfo, groups_of
 from rillet.store.stream import _NEW, BATCH, BOUNDS, Stream, _is_pair, _next_of
-from rillet.store.typed import Form, OnInvalid, append_value, typed_entries
+from rillet.store.typed.forms import Form, OnInvalid, append_value, typed_entries
 from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:

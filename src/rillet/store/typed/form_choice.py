@@ -8,10 +8,10 @@ from types import UnionType
 from typing import Any, Union, get_args, get_origin
 
 from rillet.store.codecs import Codec, name_of
-from rillet.store.typed import CodecName, Form, MadeForm, ValueForm
-from rillet.store.typed_fields import DictForm, TaggedForm, dataclass_form, is_struct, is_typed_dict, struct_form
-from rillet.store.typed_pydantic import is_model, model_form
-from rillet.store.typed_values import codec_of
+from rillet.store.typed.class_fields import DictForm, TaggedForm, dataclass_form, is_struct, is_typed_dict, struct_form
+from rillet.store.typed.forms import CodecName, Form, MadeForm, ValueForm
+from rillet.store.typed.pydantic_models import is_model, model_form
+from rillet.store.typed.whole_values import codec_of
 
 
 def form_of(type: Any, codec: CodecName | Codec[Any]) -> Form[Any] | None:

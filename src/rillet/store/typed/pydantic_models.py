@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from rillet.errors import InvalidValue
 from rillet.store import codecs
 from rillet.store.codecs import Codec, checked_decoder, has_text, name_of
-from rillet.store.typed import InvalidField
-from rillet.store.typed_fields import FACTORY, NO_DEFAULT, FieldsForm, TypedField, field_of, taker
+from rillet.store.typed.class_fields import FACTORY, NO_DEFAULT, FieldsForm, TypedField, field_of, taker
+from rillet.store.typed.forms import InvalidField
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rillet.store import codecs
-from rillet.store.typed_pydantic import is_model, json_of_model, msgpack_of_model
+from rillet.store.typed.pydantic_models import is_model, json_of_model, msgpack_of_model
 
 
 class Checked:

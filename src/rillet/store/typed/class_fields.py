@@ -24,8 +24,8 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 from rillet.errors import InvalidValue
 from rillet.store.codecs import forms_of, name_of
 from rillet.store.encoding import decode, encode, find_field
-from rillet.store.field_table import FieldTable, code_of
-from rillet.store.typed import InvalidField, MadeForm
+from rillet.store.typed.field_table import FieldTable, code_of
+from rillet.store.typed.forms import InvalidField, MadeForm
 
 NO_DEFAULT: Any = object()
 FACTORY: Any = object()  # the default is made by a function
