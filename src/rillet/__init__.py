@@ -120,10 +120,10 @@ if TYPE_CHECKING:
         AsyncString,
         AsyncSubscription,
     )
+    from rillet.store.arguments.encoding import IDLike
+    from rillet.store.arguments.positions import Position
     from rillet.store.codecs import Codec
-    from rillet.store.encoding import IDLike
     from rillet.store.follow import AsyncReplica, Replica, follow
-    from rillet.store.positions import Position
     from rillet.store.recovery import Recovery
     from rillet.store.serving import StoreServer
     from rillet.store.transaction import AsyncTransaction, Queued, StoreTransaction
@@ -161,8 +161,8 @@ _HOMES = {
     "Replica": "rillet.store.follow",
     "follow": "rillet.store.follow",
     "Codec": "rillet.store.codecs",
-    "IDLike": "rillet.store.encoding",
-    "Position": "rillet.store.positions",
+    "IDLike": "rillet.store.arguments.encoding",
+    "Position": "rillet.store.arguments.positions",
     "Recovery": "rillet.store.recovery",
     "StoreServer": "rillet.store.serving",
     "StreamID": "rillet.types.stream.id",

@@ -3,7 +3,7 @@
 TYPED modules declare C types, for speed. PLAIN modules are ordinary Python; they are compiled so that nothing comes
 between two steps of a command. Python runs signal handlers and raises exceptions from outside in interpreted code,
 and in few of its C functions (rillet.structs.integer_text). A command that runs neither after its first change is
-whole or has not begun (rillet.store.transports.shield).
+whole or has not begun (rillet.store.transports.engine_thread).
 
 The build executes this file alone, so it imports nothing from rillet. A test compares the lists with the
 sources (each typed file imports `cython`; no other file does) and with the extensions of the compiled build.
@@ -190,7 +190,7 @@ TYPED = (
     "columns/command_packing",
     "columns/node_decoder",
     "columns/node_pages",
-    "store/encoding",
+    "store/arguments/encoding",
     "store/typed/field_table",
     "store/transports/lock",
 )
@@ -238,7 +238,7 @@ PLAIN = (
     "commands/stream/nack",
     "persistence/disk",
     "persistence/aof/buffer",
-    "store/transports/presence",
+    "store/transports/thread_end",
     "store/transports/thread_sessions",
     "store/transports/in_process",
 )

@@ -57,12 +57,12 @@ except ModuleNotFoundError as error:
 import rillet
 from rillet.errors import CommandError
 from rillet.store.aio.store import AsyncStore
-from rillet.store.encoding import decode
+from rillet.store.arguments.encoding import decode
 from rillet.store.entry import stream_parts
 from rillet.store.retries import PATIENCE
 from rillet.store.store import Store
+from rillet.store.transports.connected import ServerTransport
 from rillet.store.transports.in_process import InProcessTransport
-from rillet.store.transports.server import ServerTransport
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider

@@ -11,7 +11,7 @@ import pytest
 import rillet
 from rillet.inspector.place import InspectedPlace
 from rillet.inspector.report import report as report_of
-from rillet.store.timeline import EXACT, timeline
+from rillet.store.display.timeline import EXACT, timeline
 from tests.forked import ended
 from tests.inspector.conftest import fill
 from tests.inspector.test_security import hostile

@@ -14,7 +14,7 @@ import pyarrow as pa
 from rillet.client.errors import ConnectorError
 from rillet.spark.options import parse
 from rillet.spark.read.schema_inference import FieldType, infer, schema_of
-from rillet.store.schema_inference import typed
+from rillet.store.tables.schema_inference import typed
 from tests.judge import Judge
 from tests.spark.conftest import options
 

@@ -14,7 +14,7 @@ import redis
 
 import rillet
 from rillet.store.store import Store
-from rillet.store.transports.server import AttachedTransport
+from rillet.store.transports.connected import AttachedTransport
 
 MEGABYTE = 1 << 20
 GREAT = b"x" * (2 * MEGABYTE)

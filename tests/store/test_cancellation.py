@@ -15,7 +15,7 @@ import rillet
 from rillet.runtime.session import Session
 from rillet.store import Store
 from rillet.store.aio import AsyncStore
-from rillet.store.transports.async_server import blocks
+from rillet.store.transports.async_connected import blocks
 from rillet.store.transports.in_process import InProcessTransport
 from tests.store.conftest import IN_PROCESS, Frontend
 

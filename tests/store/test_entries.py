@@ -10,9 +10,9 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 import rillet
-from rillet.store.encoding import encode_id
+from rillet.store.arguments.encoding import encode_id
+from rillet.store.arguments.positions import encode_after, encode_new_id, encode_position, exact_id, milliseconds_of
 from rillet.store.entry import Entry
-from rillet.store.positions import encode_after, encode_new_id, encode_position, exact_id, milliseconds_of
 from rillet.types.stream.id import MAX, StreamID
 
 MANY = [b"f%d" % n for n in range(40)]

@@ -7,7 +7,7 @@ import pytest
 from rillet.errors import NoGroup, WrongType
 from rillet.store import Store
 from rillet.store.group import Consumer
-from rillet.store.records import PendingEntry
+from rillet.store.info_records import PendingEntry
 from rillet.types.stream.id import StreamID
 
 

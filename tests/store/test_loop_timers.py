@@ -12,8 +12,8 @@ from functools import partial
 import pytest
 
 from rillet.real_time import monotonic
-from rillet.store import loop_timers
-from rillet.store.loop_timers import LoopTimer, call_later, sleep, time_limit, within
+from rillet.store.transports import loop_timers
+from rillet.store.transports.loop_timers import LoopTimer, call_later, sleep, time_limit, within
 
 pytestmark = pytest.mark.timeout(60)
 

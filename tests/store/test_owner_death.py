@@ -16,7 +16,7 @@ import rillet
 from rillet.errors import OutcomeUnknown
 from rillet.store import Store
 from rillet.store.aio import AsyncStore
-from rillet.store.transports.server import AttachedTransport
+from rillet.store.transports.connected import AttachedTransport
 from tests.store.owner_processes import announced_pid, await_end, end
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs Unix sockets")

@@ -13,7 +13,7 @@ import pytest
 import rillet
 from rillet.errors import StoreBusy, StoreError
 from rillet.store import Store, backend
-from rillet.store.transports.server import ServerTransport
+from rillet.store.transports.connected import ServerTransport
 from rillet.types.stream.id import StreamID
 from tests.store.conftest import only
 from tests.store.process import Other, repeat

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from rillet.store.progress import ProgressBar
+from rillet.store.display.progress import ProgressBar
 
 
 class Terminal(io.StringIO):

@@ -14,7 +14,7 @@ import redis
 import redis.asyncio
 
 import rillet
-from rillet.store.redis_async import AsyncStoreConnection
+from rillet.store.redispy.redis_asyncio import AsyncStoreConnection
 from tests.store.conftest import IN_PROCESS, Frontend, only
 
 SECONDS = 60

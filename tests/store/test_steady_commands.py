@@ -1,6 +1,6 @@
 """An exception from outside changes nothing, wherever it comes in a command that runs in the caller's thread.
 
-In the compiled build, steady commands are not handed to the engine's thread (rillet.store.transports.shield), because
+In the compiled build, steady commands are not handed to the engine's thread (store.transports.engine_thread), because
 Python runs signal handlers and raises exceptions from outside only in interpreted code. The profiler is called for each
 interpreted function and for no compiled one, so an exception that it raises comes at the moments that are possible.
 """
@@ -21,9 +21,9 @@ import rillet
 from rillet._compiled import COMPILED
 from rillet.runtime.registry import TABLE
 from rillet.store import Store
+from rillet.store.transports.engine_thread import CALL_THE_HOST, steady_names
 from rillet.store.transports.in_process import InProcessTransport
 from rillet.store.transports.lock import COMPILED_STEPS
-from rillet.store.transports.shield import CALL_THE_HOST, steady_names
 from rillet.types.compat import NEWEST
 from tests.variants import by_speed
 

@@ -9,7 +9,7 @@ import pytest
 
 from rillet.errors import CommandError, InvalidID
 from rillet.store import Store, Stream
-from rillet.store.policies import IDS_PER_COMMAND
+from rillet.store.arguments.policies import IDS_PER_COMMAND
 from rillet.types.stream.id import StreamID
 from tests.store.conftest import RILLET, only
 

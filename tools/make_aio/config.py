@@ -15,7 +15,7 @@ MODULES = {
     "delivery": "aio.delivery",
     "group": "aio.group",
     "stream": "aio.stream",
-    "several": "aio.several",
+    "multi_stream": "aio.multi_stream",
     "types.stored_key": "aio.stored_key",
     "types.sortable": "aio.sortable",
     "types.hash": "aio.hash",

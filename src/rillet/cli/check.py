@@ -25,7 +25,7 @@ from rillet.persistence.salvage import salvage
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings import Settings
 from rillet.store.directory import MARKER, check_marker
-from rillet.store.progress import ProgressBar
+from rillet.store.display.progress import ProgressBar
 from rillet.transfer.key_transfer import write_directory
 
 SOUND, DAMAGED = 0, 1

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 
 from rillet.cli.output import guarded, identity, number, safe, table
 from rillet.cli.stats import consumer_table, group_notes, lag_text
-from rillet.store.records import PendingEntry
+from rillet.store.info_records import PendingEntry
+from rillet.store.read_access import visit
 from rillet.store.stats import PENDING, GroupStats, StreamStats, plain
 from rillet.store.store import Store
-from rillet.store.visiting import visit
 from rillet.units import duration
 
 _PAGE = 1000

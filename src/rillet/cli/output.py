@@ -53,7 +53,7 @@ def safe(text: str) -> str:
 
 def _escaped(character: str) -> str:
     code = ord(character)
-    if 0xDC80 <= code <= 0xDCFF:  # a byte that is not UTF-8 (rillet.store.encoding)
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that is not UTF-8 (rillet.store.arguments.encoding)
         return f"\\x{code - 0xDC00:02x}"
     return character.encode("unicode_escape", "surrogatepass").decode()
 

@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from rillet.cli.output import guarded, identity, number, safe, table, until_interrupted
+from rillet.store.read_access import Visit
 from rillet.store.stats import AGES, OLDER, PENDING, RELEASED, GroupStats, StoreStats, StreamStats
 from rillet.store.store import Store
-from rillet.store.visiting import Visit
 from rillet.units import duration, size
 
 _CLEAR = "\x1b[H\x1b[J"  # the cursor to the top, and everything below it erased

@@ -20,10 +20,10 @@ from typing import Any
 
 from rillet.cli.output import guarded, moment, safe, until_interrupted
 from rillet.errors import StoreError
-from rillet.store.encoding import decode
+from rillet.store.arguments.encoding import decode
 from rillet.store.entry import Entry
+from rillet.store.read_access import Visit
 from rillet.store.store import Store
-from rillet.store.visiting import Visit
 from rillet.types.stream.id import MAX, StreamID
 
 _BLOCK = 1.0  # seconds of a waiting read; ^C ends it at once

@@ -17,8 +17,8 @@ of a string column. As Arrow requires, a null also has a value in the data: an e
 `put_text` does the same through a pointer, for a caller that has already checked that the text is inside the buffer.
 No pointer outlives its call, and no call resizes a buffer to which it holds a pointer.
 
-A WHOLE or REAL column has a number type that store/schema_discovery.py inferred from the column's first texts. So that
-no information is lost, it accepts only canonical numbers. WHOLE accepts integers without leading zeros or plus (7, -12;
+A WHOLE or REAL column has a number type that schema_discovery.py inferred from the column's first texts. So that no
+information is lost, it accepts only canonical numbers. WHOLE accepts integers without leading zeros or plus (7, -12;
 not 007, +7, -0). REAL also accepts a decimal point, an exponent, nan and inf. An empty text is null. A WHOLE column
 turns into REAL when the first such number is appended. Any other text raises NotPlain, and the reader starts again
 with a column of strings.

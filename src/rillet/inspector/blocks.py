@@ -23,7 +23,7 @@ from rillet.inspector.layout.tree import WORDS as TREE_WORDS
 from rillet.inspector.layout.tree import rax_tree
 from rillet.inspector.place import InspectedPlace
 from rillet.inspector.text import shown, to_text
-from rillet.store.encoding import decode
+from rillet.store.arguments.encoding import decode
 from rillet.store.entry import named
 from rillet.store.store import Store
 from rillet.types.stream.id import MAX, StreamID

@@ -13,7 +13,7 @@ from typing import Any
 from rillet.errors import CommandError
 from rillet.inspector.place import InspectedPlace
 from rillet.inspector.text import shown
-from rillet.store.encoding import decode
+from rillet.store.arguments.encoding import decode
 from rillet.store.store import Store
 
 _HARMLESS = frozenset("""

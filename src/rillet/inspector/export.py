@@ -23,7 +23,7 @@ from rillet.extras import require
 from rillet.inspector.filters import FieldFilter, matches
 from rillet.inspector.place import InspectedPlace
 from rillet.inspector.text import to_text
-from rillet.store.encoding import parse_id
+from rillet.store.arguments.encoding import parse_id
 from rillet.types.stream.id import StreamID
 
 FORMATS = {

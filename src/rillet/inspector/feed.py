@@ -21,7 +21,7 @@ from rillet.inspector.place import InspectedPlace
 from rillet.inspector.sampling import Sampler
 from rillet.inspector.streams import entry_json
 from rillet.inspector.text import to_text
-from rillet.store.encoding import parse_id
+from rillet.store.arguments.encoding import parse_id
 from rillet.store.entry import stream_part
 from rillet.store.store import Store
 

@@ -10,7 +10,7 @@ from typing import Any
 from rillet.inspector.sampling import stream_row
 from rillet.inspector.streams import entry_json
 from rillet.inspector.text import to_text
-from rillet.store.encoding import encode_name, parse_id
+from rillet.store.arguments.encoding import encode_name, parse_id
 from rillet.store.stats import PENDING
 from rillet.store.store import Store
 

@@ -23,9 +23,9 @@ import rillet
 from rillet.errors import CommandError, StoreError
 from rillet.inspector.budget import Budget
 from rillet.real_time import monotonic
-from rillet.store.encoding import decode
+from rillet.store.arguments.encoding import decode
+from rillet.store.read_access import Visit
 from rillet.store.store import Store
-from rillet.store.visiting import Visit
 
 Result = TypeVar("Result")
 DUMP_LIMIT = 1 << 20

@@ -17,8 +17,8 @@ from rillet.inspector.groups import pending_page
 from rillet.inspector.place import InspectedPlace
 from rillet.inspector.sampling import stream_row
 from rillet.inspector.text import from_text
+from rillet.store.display.timeline import Timeline, timeline
 from rillet.store.store import Store
-from rillet.store.timeline import Timeline, timeline
 from rillet.units import duration, size
 
 STREAMS = 50

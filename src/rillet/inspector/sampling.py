@@ -37,7 +37,7 @@ from rillet.inspector.place import InspectedPlace
 from rillet.inspector.scanning import LARGEST, STREAMS, KeyPass, StreamPass
 from rillet.inspector.text import to_text
 from rillet.real_time import monotonic
-from rillet.store.encoding import decode, encode_name
+from rillet.store.arguments.encoding import decode, encode_name
 from rillet.store.stats import StreamStats, plain
 from rillet.store.store import Store
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rillet.errors import CommandError
-from rillet.store.encoding import decode
+from rillet.store.arguments.encoding import decode
 from rillet.store.retries import patiently
 from rillet.store.store import Store
 from rillet.store.transports.cluster import ClusterTransport, shards_of

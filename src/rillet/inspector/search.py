@@ -21,7 +21,7 @@ from rillet.inspector.scanning import STEP, ScanSteps
 from rillet.inspector.streams import entry_json
 from rillet.inspector.text import to_text
 from rillet.real_time import monotonic
-from rillet.store.encoding import decode
+from rillet.store.arguments.encoding import decode
 from rillet.store.store import Store
 
 FOUND = 1000

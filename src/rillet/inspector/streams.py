@@ -13,10 +13,10 @@ from rillet.errors import CommandError
 from rillet.inspector.filters import FieldFilter, matches
 from rillet.inspector.json_tree import json_tree
 from rillet.inspector.text import shown, to_text
-from rillet.store.encoding import parse_id
+from rillet.store.arguments.encoding import parse_id
+from rillet.store.display.timeline import Timeline, timeline
 from rillet.store.stats import plain
 from rillet.store.store import Store
-from rillet.store.timeline import Timeline, timeline
 from rillet.types.stream.id import StreamID
 
 PAGE = 100

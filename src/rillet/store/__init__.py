@@ -9,9 +9,9 @@ from rillet.store import codecs
 from rillet.store.channels import ChannelMessage, Subscription
 from rillet.store.entry import Entry
 from rillet.store.group import Consumer, Group, MultiConsumer
+from rillet.store.info_records import ConsumerInfo, GroupInfo, PendingEntry, PendingSummary
 from rillet.store.message import Message
 from rillet.store.opening import connect, open
-from rillet.store.records import ConsumerInfo, GroupInfo, PendingEntry, PendingSummary
 from rillet.store.stats import GroupStats, StoreStats, StreamMemory, StreamStats
 from rillet.store.store import Store
 from rillet.store.stream import Stream

@@ -28,10 +28,10 @@ from rillet.persistence.rdb.writer import write_rdb
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings import Settings
 from rillet.server.server import UNIX_SOCKETS, answers
+from rillet.store.arguments.encoding import decode
 from rillet.store.defrag import DefragThread
 from rillet.store.directory import Directory
 from rillet.store.directory_opening import DirectoryOpening
-from rillet.store.encoding import decode
 from rillet.store.expiry import ActiveExpiry
 from rillet.store.memory_host import MemoryHost
 from rillet.store.owner import Owner
@@ -42,10 +42,10 @@ from rillet.store.serving import MemoryServer, ServerLoop, unix_url
 from rillet.store.snapshots import copy_file, save_in_background
 from rillet.store.step_threads import EvictionThread, LazyFreeThread
 from rillet.store.transports.cluster import ClusterTransport
+from rillet.store.transports.connected import AttachedTransport, ServerTransport, options_of
+from rillet.store.transports.engine_thread import completed
 from rillet.store.transports.in_process import InProcessTransport
 from rillet.store.transports.lock import engine_lock
-from rillet.store.transports.server import AttachedTransport, ServerTransport, options_of
-from rillet.store.transports.shield import completed
 from rillet.store.transports.transport import Transport, wait_for
 
 LOGGER = logger("attach")

@@ -35,14 +35,14 @@ from rillet.client.protocol import pack_all
 from rillet.errors import CommandError, OutcomeUnknown, StoreClosed, StoreError, StoreTimeout
 from rillet.protocol.reply_parser import INCOMPLETE, ReplyError, ReplyParser
 from rillet.real_time import monotonic
-from rillet.store.arguments import items_of
-from rillet.store.durations import Seconds, seconds_in
-from rillet.store.encoding import decode, encode_name
+from rillet.store.arguments.argument_checks import items_of
+from rillet.store.arguments.durations import Seconds, seconds_in
+from rillet.store.arguments.encoding import decode, encode_name
 from rillet.store.retries import Retries
-from rillet.store.steady_event import SteadyEvent
 from rillet.store.transports.cluster import ClusterTransport
+from rillet.store.transports.connected import AttachedTransport, ServerTransport
 from rillet.store.transports.in_process import InProcessTransport
-from rillet.store.transports.server import AttachedTransport, ServerTransport
+from rillet.store.transports.steady_event import SteadyEvent
 from rillet.store.transports.transport import NOT_READY, Transport, raised
 
 if TYPE_CHECKING:

@@ -73,7 +73,7 @@ from uuid import UUID
 
 from rillet.errors import InvalidValue
 from rillet.extras import require
-from rillet.store.encoding import decode, encode
+from rillet.store.arguments.encoding import decode, encode
 
 V = TypeVar("V")
 _INTEGER = re.compile(rb"-?[0-9]+")

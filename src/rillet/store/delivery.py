@@ -41,16 +41,16 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
 from rillet.errors import CommandError, InvalidEntry, WrongType
 from rillet.real_time import monotonic
-from rillet.store.arguments import flag, integer_of, whole_number
+from rillet.store.arguments.argument_checks import flag, integer_of, whole_number
+from rillet.store.arguments.durations import Seconds, milliseconds_in, seconds_in
+from rillet.store.arguments.encoding import decode, encode, encode_name
+from rillet.store.arguments.slots import by_slot
 from rillet.store.dead_letters import letter
-from rillet.store.durations import Seconds, milliseconds_in, seconds_in
-from rillet.store.encoding import decode, encode, encode_name
 from rillet.store.entry import T, stream_part, stream_parts
 from rillet.store.message import Message, new_messages, old_messages
 from rillet.store.prefetch import PREFETCH, Pace, Prefetched, Search, still_pending
 from rillet.store.recovery import LOGGER
 from rillet.store.retries import PATIENCE
-from rillet.store.slots import by_slot
 from rillet.store.typed.forms import InvalidField
 
 if TYPE_CHECKING:

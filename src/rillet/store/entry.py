@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
 from typing import TYPE_CHECKING, Any, Generic
 
-from rillet.store.encoding import Fields, decode, decode_fields, encode, find_field, parse_id
+from rillet.store.arguments.encoding import Fields, decode, decode_fields, encode, find_field, parse_id
 from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:

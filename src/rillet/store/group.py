@@ -37,7 +37,12 @@ from rillet.errors import (
     StoreError,
     StoreTimeout,
 )
-from rillet.store.arguments import flag, integer_of, one_of
+from rillet.store.arguments.argument_checks import flag, integer_of, one_of
+from rillet.store.arguments.durations import Seconds, milliseconds_in
+from rillet.store.arguments.encoding import IDLike, decode, encode_id, encode_name, parse_id
+from rillet.store.arguments.policies import RefPolicy, chunks, policy_arguments
+from rillet.store.arguments.positions import Position, encode_after, encode_position, milliseconds_of
+from rillet.store.arguments.slots import by_slot
 from rillet.store.delivery import (
     STOP_CHECK,
     Commands,
@@ -53,13 +58,8 @@ from rillet.store.delivery import (
     run_step,
     valued,
 )
-from rillet.store.durations import Seconds, milliseconds_in
-from rillet.store.encoding import IDLike, decode, encode_id, encode_name, parse_id
 from rillet.store.entry import T, stream_part
-from rillet.store.message import Message, new_messages, old_messages
-from rillet.store.policies import RefPolicy, chunks, policy_arguments
-from rillet.store.positions import Position, encode_after, encode_position, milliseconds_of
-from rillet.store.records import (
+from rillet.store.info_records import (
     ConsumerInfo,
     GroupInfo,
     PendingEntry,
@@ -68,8 +68,8 @@ from rillet.store.records import (
     pending_of,
     summary_of,
 )
+from rillet.store.message import Message, new_messages, old_messages
 from rillet.store.retries import PATIENCE
-from rillet.store.slots import by_slot
 from rillet.store.transports.transport import NOT_READY
 from rillet.store.typed.forms import RaisingIterator
 from rillet.types.stream.id import StreamID
@@ -255,8 +255,8 @@ class Group(Generic[T]):
         return argv if consumer is None else [*argv, encode_name(consumer, "consumer")]
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows; see rillet.store.html."""
-        from rillet.store.html import group_html
+        """Return what a notebook shows; see rillet.store.display.html."""
+        from rillet.store.display.html import group_html
 
         return group_html(self)
 

@@ -21,11 +21,11 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from rillet.errors import StoreError
-from rillet.store.arguments import flag
+from rillet.store.arguments.argument_checks import flag
+from rillet.store.arguments.durations import milliseconds_in
+from rillet.store.arguments.encoding import decode, encode_name
 from rillet.store.codecs import Codec, raw, text, text_of
-from rillet.store.durations import milliseconds_in
-from rillet.store.encoding import decode, encode_name
-from rillet.store.redis_names import missing_method, not_a_value
+from rillet.store.redispy.redis_names import missing_method, not_a_value
 from rillet.store.stream import Stream
 from rillet.store.types.array import Array
 from rillet.store.types.bitmap import Bitmap

@@ -15,10 +15,10 @@ from typing import Any, Literal
 
 from rillet.errors import StoreError
 from rillet.modules.loading import named_modules
-from rillet.store.arguments import flag, one_of
+from rillet.store.arguments.argument_checks import flag, one_of
+from rillet.store.arguments.durations import Seconds, seconds_in
 from rillet.store.backend import DirectoryBackend, MemoryBackend, ServerBackend
 from rillet.store.directory import Directory
-from rillet.store.durations import Seconds, seconds_in
 from rillet.store.read_only import ReadOnlyBackend
 from rillet.store.separate_backend import SeparateBackend
 from rillet.store.store import Store

@@ -19,7 +19,7 @@ from rillet.errors import StoreError
 from rillet.modules.loading import NO_MODULES, OpenModules
 from rillet.persistence.aof.rewrite_format import SpawnedBaseWriter
 from rillet.server.server import UNIX_SOCKETS
-from rillet.store.progress import ProgressBar
+from rillet.store.display.progress import ProgressBar
 from rillet.store.recovery import Recovery, report
 
 Progress = Callable[[int, int], None]

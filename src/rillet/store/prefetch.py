@@ -35,7 +35,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rillet.real_time import monotonic
-from rillet.store.encoding import decode, parse_id
+from rillet.store.arguments.encoding import decode, parse_id
 from rillet.store.recovery import LOGGER
 
 if TYPE_CHECKING:

@@ -42,7 +42,7 @@ from rillet.runtime.engine import Engine
 from rillet.runtime.settings import Settings
 from rillet.store.backend import Execute, MemoryBackend
 from rillet.store.directory import LOG_FOLDER, MARKER, check_marker
-from rillet.store.progress import ProgressBar
+from rillet.store.display.progress import ProgressBar
 from rillet.store.recovery import LOGGER, Recovery, note_of
 
 # How often the files may change while they are opened. A process that rewrites its log changes them once.

@@ -20,7 +20,7 @@ from rillet.persistence.aof.loader import LoadResult
 from rillet.persistence.aof.service import AofService
 from rillet.persistence.remedies import salvageable
 from rillet.runtime.host import DefaultHost
-from rillet.store.progress import ProgressBar
+from rillet.store.display.progress import ProgressBar
 
 LOGGER = logger("store")
 

@@ -25,8 +25,8 @@ from hashlib import sha1
 from typing import Any
 
 from rillet.errors import CommandError
-from rillet.store.arguments import encoded, flag, items_of, text_bytes
-from rillet.store.encoding import Value, encode_name
+from rillet.store.arguments.argument_checks import encoded, flag, items_of, text_bytes
+from rillet.store.arguments.encoding import Value, encode_name
 from rillet.store.keys import CommandRunner
 
 

@@ -30,7 +30,7 @@ from rillet.store.backend import ANNOUNCE_SECONDS, ATTACH_SECONDS, DirectoryBack
 from rillet.store.directory import Directory
 from rillet.store.owner_start import OwnerKilled, check_possible, start_owner
 from rillet.store.recovery import Recovery
-from rillet.store.transports.server import AttachedTransport
+from rillet.store.transports.connected import AttachedTransport
 from rillet.store.transports.transport import Transport, wait_for
 
 LOGGER = logger("attach")

@@ -12,9 +12,9 @@ from typing import Any
 
 from rillet.errors import CommandError, IncompatibleOwner, StoreBusy, StoreError
 from rillet.persistence.announcement import Announcement
+from rillet.store.arguments.encoding import decode
 from rillet.store.directory import Directory
-from rillet.store.encoding import decode
-from rillet.store.transports.server import AttachedTransport, options_of
+from rillet.store.transports.connected import AttachedTransport, options_of
 
 
 class ServedTransport(AttachedTransport):

@@ -34,8 +34,8 @@ from rillet.server import listeners
 from rillet.server.host import ServerHost
 from rillet.server.server import CannotListen, Server, event_loop_factory
 from rillet.store.guarded_server import TURNS_OF_AN_ACCEPT, GuardedConnection, GuardedServer, redirect_to_null
-from rillet.store.transports.server import AttachedTransport
-from rillet.store.transports.shield import completed
+from rillet.store.transports.connected import AttachedTransport
+from rillet.store.transports.engine_thread import completed
 
 if TYPE_CHECKING:
     from rillet.store.store import Store

@@ -33,7 +33,7 @@ from rillet.persistence.rdb.snapshots import Snapshots
 from rillet.persistence.write_gate import WriteGate
 from rillet.real_time import monotonic
 from rillet.runtime.engine import Engine
-from rillet.store.encoding import encode
+from rillet.store.arguments.encoding import encode
 from rillet.store.transports.transport import wait_for
 
 _PIECE = 1 << 20

@@ -32,9 +32,9 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, TypeAlias
 
 from rillet.errors import CommandError
-from rillet.store.encoding import decode
+from rillet.store.arguments.encoding import decode
 from rillet.store.entry import Entry, named
-from rillet.store.records import ConsumerInfo, GroupInfo, consumers_of, groups_of, pending_of
+from rillet.store.info_records import ConsumerInfo, GroupInfo, consumers_of, groups_of, pending_of
 from rillet.store.transports.transport import raised
 from rillet.types.stream.id import StreamID
 

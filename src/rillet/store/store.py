@@ -37,27 +37,27 @@ from rillet.errors import (
 )
 from rillet.extras import require
 from rillet.protocol.reply_parser import parse_all
-from rillet.store import several
+from rillet.store import multi_stream as several
 from rillet.store.aio import AsyncStore
-from rillet.store.allowed_commands import one_reply
-from rillet.store.argument_limits import UNLIMITED, check_lengths
-from rillet.store.arguments import encoded, flag, items_of, text_bytes, whole_number, words_of
+from rillet.store.arguments.allowed_commands import one_reply
+from rillet.store.arguments.argument_checks import encoded, flag, items_of, text_bytes, whole_number, words_of
+from rillet.store.arguments.argument_limits import UNLIMITED, check_lengths
+from rillet.store.arguments.durations import Seconds
+from rillet.store.arguments.encoding import Value, decode, encode_name, id_of_reply, longest, parse_id
+from rillet.store.arguments.positions import Position
 from rillet.store.backend import Backend, ServerBackend
 from rillet.store.channels import Names, Subscription
 from rillet.store.codecs import Codec
 from rillet.store.delivery import drive, observe
-from rillet.store.durations import Seconds
-from rillet.store.encoding import Value, decode, encode_name, id_of_reply, longest, parse_id
 from rillet.store.entry import Entry
 from rillet.store.group import MultiConsumer
 from rillet.store.keys import KeyCommands
-from rillet.store.positions import Position
+from rillet.store.multi_stream import Positions, StreamLike
 from rillet.store.prefetch import Prefetched
 from rillet.store.recovery import Recovery
 from rillet.store.retries import FAILURES_OF_ONE, PATIENCE, Retries, again, patiently
 from rillet.store.script import Script, StoredFunction
 from rillet.store.serving import StoreServer, serve
-from rillet.store.several import Positions, StreamLike
 from rillet.store.stats import PENDING, StoreStats, survey
 from rillet.store.stream import Stream
 from rillet.store.transaction import StoreTransaction
@@ -393,7 +393,7 @@ class Store(KeyCommands):
         """
         self._alive()
         require("redis", "store.redis()")
-        from rillet.store.redis_py import client_of
+        from rillet.store.redispy.redis_py import client_of
 
         return client_of(self, **options)
 
@@ -405,7 +405,7 @@ class Store(KeyCommands):
         """
         self._alive()
         require("redis", "store.redis_async()")
-        from rillet.store.redis_async import async_client_of
+        from rillet.store.redispy.redis_asyncio import async_client_of
 
         return async_client_of(self, **options)
 
@@ -545,8 +545,8 @@ class Store(KeyCommands):
         self.close()
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows; see rillet.store.html."""
-        from rillet.store.html import store_html
+        """Return what a notebook shows; see rillet.store.display.html."""
+        from rillet.store.display.html import store_html
 
         return store_html(self)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from rillet.modules.loading import OpenModules
 from rillet.runtime.settings import PARAMETERS, SettingError, Settings
-from rillet.store.encoding import decode
+from rillet.store.arguments.encoding import decode
 
 if TYPE_CHECKING:
     from rillet.store.store import Store

@@ -7,13 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, cast, overload
 
 from rillet.extras import require
-from rillet.store.arguments import flag, integer_of, items_of, whole_number
-from rillet.store.delivery import DeliveryOptions, End, Stop
-from rillet.store.durations import Seconds, milliseconds_in, seconds_in
-from rillet.store.encoding import IDLike, Value, append_fields, decode, encode_id, encode_name, parse_id
-from rillet.store.entry import Entry, T, entries_of, named, stream_part
-from rillet.store.group import Group
-from rillet.store.policies import (
+from rillet.store.arguments.argument_checks import flag, integer_of, items_of, whole_number
+from rillet.store.arguments.durations import Seconds, milliseconds_in, seconds_in
+from rillet.store.arguments.encoding import IDLike, Value, append_fields, decode, encode_id, encode_name, parse_id
+from rillet.store.arguments.policies import (
     RefPolicy,
     add_arguments,
     chunks,
@@ -22,8 +19,11 @@ from rillet.store.policies import (
     producer_arguments,
     trim_arguments,
 )
-from rillet.store.positions import Position, encode_after, encode_new_id, encode_position, exact_id
-from rillet.store.records import GroupInfo, groups_of
+from rillet.store.arguments.positions import Position, encode_after, encode_new_id, encode_position, exact_id
+from rillet.store.delivery import DeliveryOptions, End, Stop
+from rillet.store.entry import Entry, T, entries_of, named, stream_part
+from rillet.store.group import Group
+from rillet.store.info_records import GroupInfo, groups_of
 from rillet.store.typed.forms import Form, OnInvalid, append_value, typed_entries
 from rillet.types.stream.id import MAX, StreamID
 
@@ -79,7 +79,7 @@ class Stream(Generic[T]):
         """Append an entry and return its ID (XADD); None if create is False and the key does not exist. O(fields)
 
         maxlen or minid trims the stream afterwards, only whole nodes unless approximate is False, and at most `limit`
-        entries. ref_policy: what the trim does with entries that groups refer to (Redis 8.2, rillet.store.policies).
+        entries. ref_policy: what the trim does with entries that groups refer to (Redis 8.2, arguments.policies).
         idmp=(producer, message ID): if this producer added that message ID before, add nothing and return the ID of the
         earlier entry, so that a producer may repeat a call; idmpauto=producer computes the message ID from the fields
         (Redis 8.6). A stream stores 100 message IDs per producer for 100 seconds, unless configure_idmp changes this.
@@ -157,7 +157,7 @@ class Stream(Generic[T]):
     def delete(self, *ids: IDLike, ref_policy: RefPolicy | None = None) -> int:
         """Delete entries by ID; return how many were deleted (XDEL, or XDELEX with a policy). O(1) each
 
-        ref_policy: what happens to the references of groups (Redis 8.2; see rillet.store.policies). With "ACKED" an
+        ref_policy: what happens to the references of groups (Redis 8.2; see arguments.policies). With "ACKED" an
         entry that a group still needs is not deleted. A thousand IDs are one command; a longer list is several.
         """
         deleted = 0
@@ -365,7 +365,7 @@ class Stream(Generic[T]):
         for each field, of the narrowest type that fits all its values; fields="map" makes one map column of all fields.
         columns: the names of the columns to return; fewer columns are faster.
         """
-        from rillet.store.arrow import to_arrow
+        from rillet.store.tables.arrow import to_arrow
 
         return to_arrow(self, start, end, count, schema, columns, fields)
 
@@ -373,7 +373,7 @@ class Stream(Generic[T]):
                   columns: Sequence[str] | None = None, fields: str = "infer", **how: Any) -> Any:  # fmt: skip
         """Return a pandas.DataFrame; see to_arrow. Further arguments go to pyarrow's Table.to_pandas."""
         require("pandas", "to_pandas")
-        from rillet.store.arrow import to_pandas
+        from rillet.store.tables.arrow import to_pandas
 
         return to_pandas(self.to_arrow(start, end, count=count, schema=schema, columns=columns, fields=fields), how)
 
@@ -381,7 +381,7 @@ class Stream(Generic[T]):
                   columns: Sequence[str] | None = None, fields: str = "infer") -> polars.DataFrame:  # fmt: skip
         """Return a polars.DataFrame; see to_arrow."""
         require("polars", "to_polars")
-        from rillet.store.arrow import to_polars
+        from rillet.store.tables.arrow import to_polars
 
         table = self.to_arrow(start, end, count=count, schema=schema, columns=columns, fields=fields)
         frame: polars.DataFrame = to_polars(table)
@@ -399,7 +399,7 @@ class Stream(Generic[T]):
         timestamps. Rows are sent in chunks. The error for a rejected row names the row; earlier chunks are added, later
         chunks are not sent. maxlen, minid, approximate, limit, ref_policy: as for `add`.
         """
-        from rillet.store.arrow import add_arrow
+        from rillet.store.tables.arrow import add_arrow
 
         options = add_arguments(True, ref_policy, maxlen, minid, approximate, limit)
         return add_arrow(self, table, id_column, columns, options)
@@ -407,9 +407,9 @@ class Stream(Generic[T]):
     def plot(self, start: Position | None = None, end: Position | None = None, *, buckets: int = 120) -> Any:
         """Return a figure of matplotlib: entries per second, lag of the groups, ages of pending messages.
 
-        start, end: the part of the time, by default all. `buckets`: the number of steps. See rillet.store.timeline.
+        start, end: the part of the time, by default all. `buckets`: the number of steps. See display.timeline.
         """
-        from rillet.store.plot import plot
+        from rillet.store.display.plot import plot
 
         return plot(self, start, end, buckets)
 
@@ -435,8 +435,8 @@ class Stream(Generic[T]):
         return groups_of(self.store.run([b"XINFO", b"GROUPS", self.key]))
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows; see rillet.store.html."""
-        from rillet.store.html import stream_html
+        """Return what a notebook shows; see rillet.store.display.html."""
+        from rillet.store.display.html import stream_html
 
         return stream_html(self)
 

@@ -29,11 +29,11 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, Asyn
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 from rillet.errors import CommandError, NotSent, OutcomeUnknown, StoreError, TransactionConflict
-from rillet.store.allowed_commands import one_reply
-from rillet.store.argument_limits import check_lengths
-from rillet.store.arguments import items_of, words_of
-from rillet.store.encoding import Fields, Value, append_fields, decode, encode_name, parse_id
-from rillet.store.positions import Position, encode_new_id
+from rillet.store.arguments.allowed_commands import one_reply
+from rillet.store.arguments.argument_checks import items_of, words_of
+from rillet.store.arguments.argument_limits import check_lengths
+from rillet.store.arguments.encoding import Fields, Value, append_fields, decode, encode_name, parse_id
+from rillet.store.arguments.positions import Position, encode_new_id
 from rillet.store.retries import patiently, patiently_async
 from rillet.store.transports.transport import TRANSACTION_COMMANDS, Transport, check_ready, raised
 from rillet.store.typed.forms import V, append_value

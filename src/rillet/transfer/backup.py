@@ -44,7 +44,7 @@ from rillet.real_time import monotonic
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings import Settings
 from rillet.store.directory import LOG_FOLDER, MARKER, SINGLE_FILE, check_marker, check_parents
-from rillet.store.progress import ProgressBar
+from rillet.store.display.progress import ProgressBar
 from rillet.store.read_only import OpenFiles, open_files
 
 _PIECE = 1 << 20

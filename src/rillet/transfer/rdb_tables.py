@@ -104,7 +104,7 @@ def rdb_facts(path: str | Path) -> RdbHeader:
 
 def schema_of(table: str) -> Any:
     """Return the Arrow schema of a table, whose name is one of TABLES."""
-    from rillet.store.schema_inference import schema_of as parse_schema
+    from rillet.store.tables.schema_inference import schema_of as parse_schema
 
     return parse_schema(f"file string, db int, {_COLUMNS[table]}")
 

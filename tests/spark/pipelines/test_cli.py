@@ -14,7 +14,7 @@ import pytest
 from rillet.cli import main
 from rillet.cli.pipeline import PIPELINES
 from rillet.spark.pipelines.cli_common import counted, error_line
-from rillet.store.progress import ProgressBar
+from rillet.store.display.progress import ProgressBar
 from tests.judge import Judge
 from tests.spark.conftest import entry_id
 

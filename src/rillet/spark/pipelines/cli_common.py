@@ -26,7 +26,7 @@ from rillet.errors import RilletError
 from rillet.spark.errors import reason
 from rillet.spark.pipelines.cli_arguments import source_options
 from rillet.spark.pipelines.group_info import checked_options
-from rillet.store.progress import ProgressBar
+from rillet.store.display.progress import ProgressBar
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

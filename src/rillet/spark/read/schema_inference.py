@@ -3,7 +3,7 @@
 Half of `sampleEntries` are the first entries of the streams, half are the last ones, divided equally among the streams.
 The columns are `stream` (if there are several streams), `id` and `timestamp`, then every field in order of appearance.
 The type of a field is the first type in this table that all of the field's sampled values fit, except empty values and
-without the blanks around them. `Stream.to_arrow` has the same table (rillet/store/schema_inference.py):
+without the blanks around them. `Stream.to_arrow` has the same table (rillet/store/tables/schema_inference.py):
 
     bigint       digits with an optional sign, in range. Leading zeros make a string: 0515 and 02134 are codes
     double       a decimal number with an optional exponent; nan, inf

@@ -12,7 +12,7 @@
 
 In process a command takes microseconds and runs in the event loop. A command that blocks, or that waits for the disk
 (`appendfsync always`), suspends its task and uses no thread, so ten thousand tasks can wait. Attached to another
-process or over a server, commands go through asyncio connections (rillet.store.transports.async_server). A worker
+process or over a server, commands go through asyncio connections (rillet.store.transports.async_connected). A worker
 thread runs commands on a cluster, and what computes for long: `to_arrow`, `add_arrow`, `save`.
 
 A cancelled call has no effect on the data: see rillet.store.transports.undelivered.

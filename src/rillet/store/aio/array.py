@@ -10,8 +10,8 @@ from typing import Any, Literal, overload
 
 from rillet.errors import CommandError
 from rillet.store.aio.stored_key import AsyncStoredKey
-from rillet.store.arguments import flag, integer_of, items_of, one_of, values_of, whole_number
-from rillet.store.encoding import pairs_of
+from rillet.store.arguments.argument_checks import flag, integer_of, items_of, one_of, values_of, whole_number
+from rillet.store.arguments.encoding import pairs_of
 from rillet.store.types.array import LAST, T, Texts, _both, _conditions, _indexes, _number
 from rillet.store.types.stored_key import PAGE, V
 

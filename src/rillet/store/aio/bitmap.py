@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 from rillet.store.aio.stored_key import AsyncStoredKey, key_in
-from rillet.store.arguments import integer_of, one_of, text_bytes
-from rillet.store.encoding import encode
+from rillet.store.arguments.argument_checks import integer_of, one_of, text_bytes
+from rillet.store.arguments.encoding import encode
 from rillet.store.types.bitmap import (
     _BYTES,
     _LENGTHS,

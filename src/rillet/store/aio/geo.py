@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from rillet.store.aio.stored_key import AsyncStoredKey, key_in
-from rillet.store.arguments import flag, integer_of, number_of, one_of, values_of
+from rillet.store.arguments.argument_checks import flag, integer_of, number_of, one_of, values_of
 from rillet.store.types.geo import _UNITS, Coordinates, GeoPlace, Unit, _pair, _places, _position
 from rillet.store.types.stored_key import MISSING, V
 

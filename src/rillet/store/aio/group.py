@@ -31,15 +31,16 @@ from rillet.store.aio.delivery import (
     valued,
 )
 from rillet.store.aio.message import AsyncMessage, new_messages, old_messages
-from rillet.store.arguments import flag, integer_of, one_of
+from rillet.store.arguments.argument_checks import flag, integer_of, one_of
+from rillet.store.arguments.durations import Seconds, milliseconds_in
+from rillet.store.arguments.encoding import IDLike, decode, encode_id, encode_name, parse_id
+from rillet.store.arguments.policies import RefPolicy, chunks, policy_arguments
+from rillet.store.arguments.positions import Position, encode_after, encode_position, milliseconds_of
+from rillet.store.arguments.slots import by_slot
 from rillet.store.delivery import STOP_CHECK, Commands, DeliveryOptions, End, Stop
-from rillet.store.durations import Seconds, milliseconds_in
-from rillet.store.encoding import IDLike, decode, encode_id, encode_name, parse_id
 from rillet.store.entry import T, stream_part
 from rillet.store.group import _NO_KEY, _entries_read
-from rillet.store.policies import RefPolicy, chunks, policy_arguments
-from rillet.store.positions import Position, encode_after, encode_position, milliseconds_of
-from rillet.store.records import (
+from rillet.store.info_records import (
     ConsumerInfo,
     GroupInfo,
     PendingEntry,
@@ -49,7 +50,6 @@ from rillet.store.records import (
     summary_of,
 )
 from rillet.store.retries import PATIENCE
-from rillet.store.slots import by_slot
 from rillet.store.transports.transport import NOT_READY
 from rillet.store.typed.forms import RaisingIterator
 from rillet.types.stream.id import StreamID

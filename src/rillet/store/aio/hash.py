@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 from typing import Any, overload
 
 from rillet.store.aio.stored_key import AsyncStoredKey
-from rillet.store.arguments import integer_of, items_of, number_of
-from rillet.store.durations import milliseconds_in
-from rillet.store.encoding import decode, encode_name, pairs_of
+from rillet.store.arguments.argument_checks import integer_of, items_of, number_of
+from rillet.store.arguments.durations import milliseconds_in
+from rillet.store.arguments.encoding import decode, encode_name, pairs_of
 from rillet.store.types.hash import Name, T, _flat_pairs, _options
 from rillet.store.types.stored_key import MISSING, V, expiry_of, replies_of, transaction, ttl_of, unix_milliseconds_of
 

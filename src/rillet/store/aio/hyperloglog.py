@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from rillet.store.aio.stored_key import AsyncStoredKey, key_in
-from rillet.store.arguments import values_of
+from rillet.store.arguments.argument_checks import values_of
 from rillet.store.types.stored_key import V
 
 

@@ -22,12 +22,12 @@ from rillet.store.aio.set import AsyncSet
 from rillet.store.aio.sorted_set import AsyncSortedSet
 from rillet.store.aio.stream import AsyncStream
 from rillet.store.aio.string import AsyncCounter, AsyncString
-from rillet.store.arguments import flag
+from rillet.store.arguments.argument_checks import flag
+from rillet.store.arguments.durations import milliseconds_in
+from rillet.store.arguments.encoding import decode, encode_name
 from rillet.store.codecs import Codec, raw, text
-from rillet.store.durations import milliseconds_in
-from rillet.store.encoding import decode, encode_name
 from rillet.store.keys import _INTEGERS, Name, V
-from rillet.store.redis_names import missing_method, not_a_value
+from rillet.store.redispy.redis_names import missing_method, not_a_value
 from rillet.store.types.stored_key import ttl_of, unix_milliseconds_of
 
 AnyKey = (

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rillet.errors import InvalidValue
+from rillet.store.arguments.policies import RefPolicy
 from rillet.store.entry import Entry, T
-from rillet.store.policies import RefPolicy
 
 if TYPE_CHECKING:
     from rillet.store.aio.group import AsyncGroup

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from rillet.errors import TransactionConflict
 from rillet.store.aio.subscription import AsyncSubscription
-from rillet.store.allowed_commands import stateless
-from rillet.store.argument_limits import UNLIMITED, check_lengths
+from rillet.store.arguments.allowed_commands import stateless
+from rillet.store.arguments.argument_limits import UNLIMITED, check_lengths
+from rillet.store.arguments.encoding import decode, encode_name, longest, parse_id
 from rillet.store.channels import Names
-from rillet.store.encoding import decode, encode_name, longest, parse_id
 from rillet.store.prefetch import Prefetched
 from rillet.store.recovery import Recovery
 from rillet.store.retries import FAILURES_OF_ONE, PATIENCE, Retries, again_async, patiently_async
@@ -28,9 +28,9 @@ from rillet.store.serving import StoreServer
 from rillet.store.transaction import AsyncTransaction
 from rillet.store.transports.async_cluster import AsyncClusterTransport
 from rillet.store.transports.cluster import ClusterTransport
+from rillet.store.transports.connected import ServerTransport
+from rillet.store.transports.engine_thread import EngineThread
 from rillet.store.transports.in_process import InProcessTransport
-from rillet.store.transports.server import ServerTransport
-from rillet.store.transports.shield import EngineThread
 from rillet.store.transports.task_threads import in_thread, in_thread_of
 from rillet.store.transports.transport import Transport, all_raised, raised
 from rillet.types.stream.id import StreamID

@@ -11,8 +11,8 @@ from typing import Any
 
 from rillet.errors import CommandError
 from rillet.store.aio.keys import AsyncCommandRunner
-from rillet.store.arguments import flag, text_bytes
-from rillet.store.encoding import Value, encode_name
+from rillet.store.arguments.argument_checks import flag, text_bytes
+from rillet.store.arguments.encoding import Value, encode_name
 from rillet.store.script import _words
 
 

@@ -10,9 +10,9 @@ from itertools import chain
 from typing import Any, overload
 
 from rillet.store.aio.sortable import AsyncSortable
-from rillet.store.arguments import flag, integer_of, number_of, values_of
-from rillet.store.durations import Seconds
-from rillet.store.encoding import pairs_of
+from rillet.store.arguments.argument_checks import flag, integer_of, number_of, values_of
+from rillet.store.arguments.durations import Seconds
+from rillet.store.arguments.encoding import pairs_of
 from rillet.store.types.sorted_set import (
     _FLAGS,
     Bound,

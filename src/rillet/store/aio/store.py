@@ -9,21 +9,21 @@ from collections.abc import Iterable, Sequence
 from types import UnionType
 from typing import Any, Literal, overload
 
-from rillet.store.aio import several
+from rillet.store.aio import multi_stream as several
 from rillet.store.aio.delivery import observe
 from rillet.store.aio.group import AsyncMultiConsumer
 from rillet.store.aio.keys import AsyncKeyCommands
+from rillet.store.aio.multi_stream import StreamLike
 from rillet.store.aio.runner import AsyncRunner
 from rillet.store.aio.script import AsyncScript, AsyncStoredFunction
-from rillet.store.aio.several import StreamLike
 from rillet.store.aio.stream import AsyncStream
-from rillet.store.arguments import encoded, flag, items_of, text_bytes, whole_number, words_of
+from rillet.store.arguments.argument_checks import encoded, flag, items_of, text_bytes, whole_number, words_of
+from rillet.store.arguments.durations import Seconds
+from rillet.store.arguments.encoding import Value, decode, encode_name
+from rillet.store.arguments.positions import Position
 from rillet.store.codecs import Codec
-from rillet.store.durations import Seconds
-from rillet.store.encoding import Value, decode, encode_name
 from rillet.store.entry import Entry
-from rillet.store.positions import Position
-from rillet.store.several import Positions
+from rillet.store.multi_stream import Positions
 from rillet.store.stats import PENDING, StoreStats, survey
 from rillet.store.transports.cluster import ClusterTransport
 from rillet.store.typed.form_choice import form_of

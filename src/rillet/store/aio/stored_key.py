@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic
 
+from rillet.store.arguments.durations import milliseconds_in
+from rillet.store.arguments.encoding import decode, encode_name, located_encoder
 from rillet.store.codecs import Codec, text
-from rillet.store.durations import milliseconds_in
-from rillet.store.encoding import decode, encode_name, located_encoder
 from rillet.store.types.stored_key import PAGE, V, _located, ttl_of, unix_milliseconds_of
 
 if TYPE_CHECKING:

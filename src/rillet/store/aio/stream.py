@@ -10,12 +10,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from rillet.store.aio.group import AsyncGroup
-from rillet.store.arguments import flag, integer_of, items_of, whole_number
-from rillet.store.delivery import DeliveryOptions, End, Stop
-from rillet.store.durations import Seconds, milliseconds_in, seconds_in
-from rillet.store.encoding import IDLike, Value, append_fields, decode, encode_id, encode_name, parse_id
-from rillet.store.entry import Entry, T, entries_of, named, stream_part
-from rillet.store.policies import (
+from rillet.store.arguments.argument_checks import flag, integer_of, items_of, whole_number
+from rillet.store.arguments.durations import Seconds, milliseconds_in, seconds_in
+from rillet.store.arguments.encoding import IDLike, Value, append_fields, decode, encode_id, encode_name, parse_id
+from rillet.store.arguments.policies import (
     RefPolicy,
     add_arguments,
     chunks,
@@ -24,8 +22,10 @@ from rillet.store.policies import (
     producer_arguments,
     trim_arguments,
 )
-from rillet.store.positions import Position, encode_after, encode_new_id, encode_position, exact_id
-from rillet.store.records import GroupInfo, groups_of
+from rillet.store.arguments.positions import Position, encode_after, encode_new_id, encode_position, exact_id
+from rillet.store.delivery import DeliveryOptions, End, Stop
+from rillet.store.entry import Entry, T, entries_of, named, stream_part
+from rillet.store.info_records import GroupInfo, groups_of
 from rillet.store.stream import _NEW, BATCH, BOUNDS, Stream, _is_pair, _next_of
 from rillet.store.typed.forms import Form, OnInvalid, append_value, typed_entries
 from rillet.types.stream.id import StreamID
@@ -76,7 +76,7 @@ class AsyncStream(Generic[T]):
         """Append an entry and return its ID (XADD); None if create is False and the key does not exist. O(fields)
 
         maxlen or minid trims the stream afterwards, only whole nodes unless approximate is False, and at most `limit`
-        entries. ref_policy: what the trim does with entries that groups refer to (Redis 8.2, rillet.store.policies).
+        entries. ref_policy: what the trim does with entries that groups refer to (Redis 8.2, arguments.policies).
         idmp=(producer, message ID): if this producer added that message ID before, add nothing and return the ID of the
         earlier entry, so that a producer may repeat a call; idmpauto=producer computes the message ID from the fields
         (Redis 8.6). A stream stores 100 message IDs per producer for 100 seconds, unless configure_idmp changes this.
@@ -154,7 +154,7 @@ class AsyncStream(Generic[T]):
     async def delete(self, *ids: IDLike, ref_policy: RefPolicy | None = None) -> int:
         """Delete entries by ID; return how many were deleted (XDEL, or XDELEX with a policy). O(1) each
 
-        ref_policy: what happens to the references of groups (Redis 8.2; see rillet.store.policies). With "ACKED" an
+        ref_policy: what happens to the references of groups (Redis 8.2; see arguments.policies). With "ACKED" an
         entry that a group still needs is not deleted. A thousand IDs are one command; a longer list is several.
         """
         deleted = 0
@@ -378,7 +378,7 @@ class AsyncStream(Generic[T]):
     async def plot(self, start: Position | None = None, end: Position | None = None, *, buckets: int = 120) -> Any:
         """Return a figure of matplotlib: entries per second, lag of the groups, ages of pending messages.
 
-        start, end: the part of the time, by default all. `buckets`: the number of steps. See rillet.store.timeline.
+        start, end: the part of the time, by default all. `buckets`: the number of steps. See display.timeline.
         """
         return await self.store.in_thread(Stream(self.store.synchronous, self.key).plot, start, end, buckets=buckets)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from rillet.store.aio.stored_key import AsyncStoredKey
-from rillet.store.arguments import flag, integer_of, number_of, text_bytes
+from rillet.store.arguments.argument_checks import flag, integer_of, number_of, text_bytes
 from rillet.store.types.stored_key import MISSING, V, expiry_of
 from rillet.store.types.string import _condition, _options
 

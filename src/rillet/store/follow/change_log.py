@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from rillet.replication.changes import ChangePosition
-from rillet.store.steady_event import SteadyEvent
+from rillet.store.transports.steady_event import SteadyEvent
 
 
 class LogRecord(NamedTuple):

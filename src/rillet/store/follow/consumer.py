@@ -22,7 +22,7 @@ from rillet.replication.filtering import KeyFilter
 from rillet.store.delivery import DeliveryOptions, End
 from rillet.store.follow.change_log import ChangeLog, LogRecord
 from rillet.store.follow.stream_reader import StreamLost, StreamReader
-from rillet.store.loop_timers import time_limit
+from rillet.store.transports.loop_timers import time_limit
 from rillet.store.transports.task_threads import in_thread
 
 _RECORDS = 64  # that a consumer takes at once

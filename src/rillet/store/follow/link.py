@@ -35,7 +35,7 @@ from rillet.store.follow.recorder import Recorder
 from rillet.store.follow.resync_pace import ResyncPace
 from rillet.store.follow.snapshot_loading import SnapshotLoading
 from rillet.store.follow.stream_reader import VERSION, server_of
-from rillet.store.steady_event import SteadyEvent
+from rillet.store.transports.steady_event import SteadyEvent
 
 LOGGER = logger("attach")
 CONNECT_SECONDS = 5.0

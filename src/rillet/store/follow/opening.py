@@ -8,13 +8,13 @@ from typing import Any
 
 from rillet.errors import StoreError, StoreTimeout
 from rillet.modules.loading import named_modules
-from rillet.store.arguments import items_of, whole_number
-from rillet.store.durations import Seconds, seconds_in
-from rillet.store.encoding import decode, encode_name
+from rillet.store.arguments.argument_checks import items_of, whole_number
+from rillet.store.arguments.durations import Seconds, seconds_in
+from rillet.store.arguments.encoding import decode, encode_name
 from rillet.store.follow.directory import FollowDirectory
 from rillet.store.follow.replica import FollowBackend, Replica
 from rillet.store.store_settings import MEMORY, settings_of
-from rillet.store.transports.server import options_of
+from rillet.store.transports.connected import options_of
 
 BACKLOG = 16 << 20
 TIMEOUT = 60.0

@@ -25,19 +25,19 @@ from rillet.replication.filtering import KeyFilter
 from rillet.runtime.admission import READ_ONLY
 from rillet.runtime.settings import Settings
 from rillet.store.aio import AsyncStore
-from rillet.store.arguments import whole_number
+from rillet.store.arguments.argument_checks import whole_number
+from rillet.store.arguments.durations import Seconds, seconds_in
 from rillet.store.backend import Execute, MemoryBackend
 from rillet.store.delivery import Stop
-from rillet.store.durations import Seconds, seconds_in
 from rillet.store.follow.change_log import ChangeLog
 from rillet.store.follow.consumer import AsyncChanges, ChangeConsumer, Changes, wait_for_news
 from rillet.store.follow.directory import FollowDirectory
 from rillet.store.follow.link import CONNECT_SECONDS, FollowLink, LinkState
 from rillet.store.follow.stream_reader import ServerPosition, server_of, server_position
-from rillet.store.loop_timers import sleep
 from rillet.store.memory_host import MemoryHost
 from rillet.store.store import Store
 from rillet.store.transports.in_process import InProcessTransport
+from rillet.store.transports.loop_timers import sleep
 from rillet.store.transports.task_threads import in_thread
 
 if TYPE_CHECKING:

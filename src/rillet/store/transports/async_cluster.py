@@ -1,4 +1,4 @@
-"""AsyncClusterTransport: a cluster reached from an event loop, with the connections of async_server.py to each master.
+"""AsyncClusterTransport: a cluster reached from an event loop, with async_connected's connections to each master.
 
     command ── slot of its key ── map of the slots ── AsyncServerTransport of the master ── reply
                      ▲                   ▲                                                  │
@@ -26,8 +26,7 @@ from rillet.client.servers import ClientOptions
 from rillet.errors import CommandError, NotSent, OutcomeUnknown, StoreClosed, StoreError, StoreTimeout, UnknownTimeout
 from rillet.protocol.reply_parser import ReplyError
 from rillet.real_time import monotonic
-from rillet.store.loop_timers import sleep
-from rillet.store.transports.async_server import AsyncServerTransport
+from rillet.store.transports.async_connected import AsyncServerTransport
 from rillet.store.transports.cluster_routing import (
     first_key,
     for_every_master,
@@ -37,6 +36,7 @@ from rillet.store.transports.cluster_routing import (
     unless_redirected,
     whole_transaction,
 )
+from rillet.store.transports.loop_timers import sleep
 from rillet.store.transports.undelivered import Steps, Undelivered, continues
 
 _PAUSES = (0.005, 0.2)  # seconds: the first pause, and the longest

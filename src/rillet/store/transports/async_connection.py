@@ -27,7 +27,7 @@ from rillet.client.protocol import ClientProtocol
 from rillet.protocol.command_parser import pack_command
 from rillet.protocol.reply_parser import INCOMPLETE, ReplyError
 from rillet.real_time import monotonic
-from rillet.store.loop_timers import LoopTimer, call_later, sleep
+from rillet.store.transports.loop_timers import LoopTimer, call_later, sleep
 from rillet.store.transports.transport import NoConnection
 
 TOO_MANY = "ERR max number of clients"

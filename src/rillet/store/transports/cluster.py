@@ -27,7 +27,7 @@ from rillet.store.transports.cluster_routing import (
     unless_first,
     whole_transaction,
 )
-from rillet.store.transports.server import ServerTransport
+from rillet.store.transports.connected import ServerTransport
 from rillet.store.transports.transport import errors_among
 
 if TYPE_CHECKING:

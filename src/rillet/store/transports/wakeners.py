@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from rillet.runtime.engine import Engine
 from rillet.runtime.session import Session
-from rillet.store.loop_timers import call_later
+from rillet.store.transports.loop_timers import call_later
 
 
 class Wakener(ABC):

@@ -22,8 +22,8 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from rillet.errors import InvalidValue
+from rillet.store.arguments.encoding import decode, encode, find_field
 from rillet.store.codecs import forms_of, name_of
-from rillet.store.encoding import decode, encode, find_field
 from rillet.store.typed.field_table import FieldTable, code_of
 from rillet.store.typed.forms import InvalidField, MadeForm
 

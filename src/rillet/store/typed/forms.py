@@ -69,8 +69,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, cast
 
 from rillet.errors import InvalidEntry, InvalidValue
+from rillet.store.arguments.encoding import find_field
 from rillet.store.codecs import Codec
-from rillet.store.encoding import find_field
 from rillet.store.entry import Entry
 from rillet.store.recovery import LOGGER
 

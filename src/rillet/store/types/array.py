@@ -19,8 +19,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, TypeVar, overload
 
 from rillet.errors import CommandError
-from rillet.store.arguments import flag, integer_of, items_of, one_of, text_bytes, values_of, whole_number
-from rillet.store.encoding import pairs_of
+from rillet.store.arguments.argument_checks import (
+    flag,
+    integer_of,
+    items_of,
+    one_of,
+    text_bytes,
+    values_of,
+    whole_number,
+)
+from rillet.store.arguments.encoding import pairs_of
 from rillet.store.types.stored_key import PAGE, StoredKey, V, same_data
 
 T = TypeVar("T")

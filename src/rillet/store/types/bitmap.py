@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
-from rillet.store.arguments import integer_of, items_of, one_of, text_bytes
-from rillet.store.encoding import encode
+from rillet.store.arguments.argument_checks import integer_of, items_of, one_of, text_bytes
+from rillet.store.arguments.encoding import encode
 from rillet.store.types.stored_key import StoredKey, key_in
 
 Operation = Literal["and", "or", "xor", "not", "diff", "diff1", "andor", "one"]

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Generic, Literal, NamedTuple
 
-from rillet.store.arguments import flag, integer_of, items_of, number_of, one_of, values_of
+from rillet.store.arguments.argument_checks import flag, integer_of, items_of, number_of, one_of, values_of
 from rillet.store.types.stored_key import MISSING, StoredKey, V, key_in
 
 Unit = Literal["m", "km", "ft", "mi"]

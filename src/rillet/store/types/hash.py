@@ -26,9 +26,9 @@ from collections.abc import ItemsView, Iterable, Iterator, Mapping, MutableMappi
 from datetime import datetime, timedelta
 from typing import Any, TypeVar, overload
 
-from rillet.store.arguments import flag, integer_of, items_of, number_of
-from rillet.store.durations import milliseconds_in
-from rillet.store.encoding import decode, encode_name, pairs_of
+from rillet.store.arguments.argument_checks import flag, integer_of, items_of, number_of
+from rillet.store.arguments.durations import milliseconds_in
+from rillet.store.arguments.encoding import decode, encode_name, pairs_of
 from rillet.store.types.stored_key import (
     MISSING,
     StoredKey,

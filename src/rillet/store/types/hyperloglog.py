@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from rillet.store.arguments import values_of
+from rillet.store.arguments.argument_checks import values_of
 from rillet.store.types.stored_key import StoredKey, V, key_in
 
 

@@ -22,8 +22,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, TypeVar, overload
 
 from rillet.errors import CommandError
-from rillet.store.arguments import integer_of, one_of, values_of, whole_number
-from rillet.store.durations import Seconds
+from rillet.store.arguments.argument_checks import integer_of, one_of, values_of, whole_number
+from rillet.store.arguments.durations import Seconds
 from rillet.store.types.sortable import Sortable
 from rillet.store.types.stored_key import MISSING, PAGE, V, key_in, same_data, seconds_of
 

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, MutableSet
 from collections.abc import Set as AbstractSet
 from typing import Any, TypeVar
 
-from rillet.store.arguments import integer_of, values_of
+from rillet.store.arguments.argument_checks import integer_of, values_of
 from rillet.store.types.sortable import Sortable
 from rillet.store.types.stored_key import V, key_in, same_data
 

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from rillet.store.arguments import flag, integer_of, whole_number
-from rillet.store.encoding import decode, encode_name
+from rillet.store.arguments.argument_checks import flag, integer_of, whole_number
+from rillet.store.arguments.encoding import decode, encode_name
 from rillet.store.types.stored_key import StoredKey, V, key_in
 
 if TYPE_CHECKING:

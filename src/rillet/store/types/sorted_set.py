@@ -21,9 +21,17 @@ from collections.abc import ItemsView, Iterable, Iterator, Mapping, MutableMappi
 from itertools import chain
 from typing import Any, TypeVar, overload
 
-from rillet.store.arguments import flag, integer_of, lex_bound, number_of, score_bound, values_of, whole_number
-from rillet.store.durations import Seconds
-from rillet.store.encoding import pairs_of
+from rillet.store.arguments.argument_checks import (
+    flag,
+    integer_of,
+    lex_bound,
+    number_of,
+    score_bound,
+    values_of,
+    whole_number,
+)
+from rillet.store.arguments.durations import Seconds
+from rillet.store.arguments.encoding import pairs_of
 from rillet.store.types.sortable import Sortable
 from rillet.store.types.stored_key import MISSING, PAGE, V, replies_of, same_data, seconds_of, transaction
 

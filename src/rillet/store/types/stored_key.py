@@ -20,9 +20,9 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from rillet.errors import InvalidValue
+from rillet.store.arguments.durations import Seconds, milliseconds_in, seconds_in
+from rillet.store.arguments.encoding import decode, encode_name, located_encoder
 from rillet.store.codecs import Codec, text
-from rillet.store.durations import Seconds, milliseconds_in, seconds_in
-from rillet.store.encoding import decode, encode_name, located_encoder
 from rillet.store.transports.transport import raised
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 
-from rillet.store.arguments import flag, integer_of, number_of, text_bytes
+from rillet.store.arguments.argument_checks import flag, integer_of, number_of, text_bytes
 from rillet.store.types.stored_key import MISSING, StoredKey, V, expiry_of, unix_milliseconds_of
 
 

@@ -29,7 +29,7 @@ except ModuleNotFoundError:  # `arrow.require_pyarrow` reports the missing packa
 from rillet.columns.arrow_batch import record_batch
 from rillet.columns.column import COMPILED, REAL, STRING, WHOLE, Column
 from rillet.columns.row_builder import FIELD, ID, ID_TIME, SOURCES, RowBuilder
-from rillet.store.schema_inference import few_of, typed
+from rillet.store.tables.schema_inference import few_of, typed
 
 
 class DiscoveredSchema:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from rillet.client.cluster import slot_of
-from rillet.store.encoding import decode
+from rillet.store.arguments.encoding import decode
 from rillet.store.transports.cluster import ClusterTransport
 from rillet.store.transports.transport import Transport
 

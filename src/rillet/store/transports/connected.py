@@ -28,10 +28,10 @@ from rillet.client.servers import ClientOptions, Servers
 from rillet.errors import CommandError, NotSent, OutcomeUnknown, StoreClosed, StoreError, StoreTimeout, UnknownTimeout
 from rillet.protocol.command_parser import pack_command
 from rillet.protocol.reply_parser import ReplyError
+from rillet.store.transports.async_connected import AsyncServerTransport
 from rillet.store.transports.async_connection import TOO_MANY
-from rillet.store.transports.async_server import AsyncServerTransport
 from rillet.store.transports.cluster_routing import unless_redirected
-from rillet.store.transports.presence import OfThread
+from rillet.store.transports.thread_end import OfThread
 from rillet.store.transports.transport import (
     ERROR_CLASSES,
     AsyncTransport,

@@ -20,7 +20,7 @@ share another connection or session, so a task that changed it would change the 
 from __future__ import annotations
 
 from rillet.errors import CommandError
-from rillet.store.encoding import decode
+from rillet.store.arguments.encoding import decode
 from rillet.store.transports.transport import TRANSACTION_COMMANDS
 
 _CHANNELS = "has more than one reply and cannot be executed: use Store.subscribe()"

@@ -1,7 +1,7 @@
 """RedisSession: one session of the engine in this process, as a byte stream: command bytes in, reply bytes out.
 
-The connections of redis-py use it in place of a socket: EngineSocket (redis_py) for threads, EngineStream (redis_async)
-for an event loop.
+The connections of redis-py use it in place of a socket: EngineSocket (redis_py) for threads, EngineStream
+(redis_asyncio) for an event loop.
 
     run(data)      feed bytes, run the complete commands      -> Ran
     collect()      the reply of a blocked command, if any     -> Ran, or None at the end of the session

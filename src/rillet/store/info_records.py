@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from rillet.store.encoding import decode, parse_id
+from rillet.store.arguments.encoding import decode, parse_id
 from rillet.store.entry import named
 from rillet.types.stream.id import StreamID
 

@@ -10,9 +10,9 @@ without a thread. Under `appendfsync always` a worker thread waits for the sync,
 Cancellation. redis-py closes the connection of a cancelled call, but only when the task runs again: between the two,
 a socket would accept an element that no caller receives. Here the session ends in the call of `Task.cancel` itself, so
 a command that was still blocked consumes nothing. If the command was executed before the cancellation, its reply is
-unread when redis-py closes the connection: what it took is put back then (rillet.store.redis_session).
+unread when redis-py closes the connection: what it took is put back then (rillet.store.redispy.redis_session).
 
-A connection belongs to the event loop in which it was made: each loop has its own pool (rillet.store.redis_loops).
+A connection belongs to the event loop in which it was made: each loop has its own pool (redis_loops).
 """
 
 from __future__ import annotations
@@ -30,9 +30,8 @@ from redis.asyncio.connection import Connection, ConnectionPool, parse_url
 
 from rillet.client.address import Address
 from rillet.errors import Misconf
-from rillet.store.loop_timers import LoopTimer, call_later, time_limit
-from rillet.store.redis_loops import LoopClient, LoopCluster
-from rillet.store.redis_py import (
+from rillet.store.redispy.redis_loops import LoopClient, LoopCluster
+from rillet.store.redispy.redis_py import (
     DEFAULTS,
     STORE_DEFAULTS,
     check_options,
@@ -41,10 +40,11 @@ from rillet.store.redis_py import (
     sentinel_arguments,
     transport_of,
 )
-from rillet.store.redis_session import Ran, RedisSession
+from rillet.store.redispy.redis_session import Ran, RedisSession
 from rillet.store.transports.cluster import ClusterTransport
+from rillet.store.transports.connected import AttachedTransport, ServerTransport
 from rillet.store.transports.in_process import InProcessTransport
-from rillet.store.transports.server import AttachedTransport, ServerTransport
+from rillet.store.transports.loop_timers import LoopTimer, call_later, time_limit
 from rillet.store.transports.task_threads import in_thread, in_thread_of
 from rillet.store.transports.transport import Transport
 

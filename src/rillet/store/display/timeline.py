@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rillet.errors import CommandError
-from rillet.store.encoding import parse_id
+from rillet.store.arguments.encoding import parse_id
 from rillet.store.entry import named
 from rillet.types.stream.id import MAX, StreamID
 

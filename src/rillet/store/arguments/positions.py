@@ -18,7 +18,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
-from rillet.store.encoding import IDLike, encode_id
+from rillet.store.arguments.encoding import IDLike, encode_id
 from rillet.types.stream.id import MAX, StreamID
 
 Position: TypeAlias = IDLike | datetime

@@ -12,7 +12,7 @@ from numbers import Real
 from operator import index
 from typing import Any, TypeVar
 
-from rillet.store.encoding import encode
+from rillet.store.arguments.encoding import encode
 
 T = TypeVar("T")
 

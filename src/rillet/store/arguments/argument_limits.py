@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from rillet.errors import CommandError, StoreError
 from rillet.protocol.command_parser import PROTO_MAX_BULK_LEN
-from rillet.store.encoding import longest
+from rillet.store.arguments.encoding import longest
+from rillet.store.transports.connected import AttachedTransport
 from rillet.store.transports.in_process import InProcessTransport
-from rillet.store.transports.server import AttachedTransport
 
 if TYPE_CHECKING:
     from rillet.store.transports.transport import Transport

@@ -20,9 +20,9 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from rillet.errors import RilletError
-from rillet.store.encoding import decode, parse_id
+from rillet.store.arguments.encoding import decode, parse_id
 from rillet.store.entry import named
-from rillet.store.records import groups_of
+from rillet.store.info_records import groups_of
 from rillet.store.transports.cluster import shards_of
 from rillet.store.transports.transport import raised
 from rillet.types.stream.id import StreamID
@@ -138,7 +138,7 @@ def _cell(value: object, width: int = WIDTH) -> str:
 
 def _escaped(character: str) -> str:
     code = ord(character)
-    if 0xDC80 <= code <= 0xDCFF:  # a byte that is not UTF-8 (rillet.store.encoding)
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that is not UTF-8 (rillet.store.arguments.encoding)
         return f"\\x{code - 0xDC00:02x}"
     return character.encode("unicode_escape", "surrogatepass").decode()
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from rillet.store.arguments import flag, integer_of, items_of
-from rillet.store.durations import Seconds, milliseconds_in
-from rillet.store.encoding import decode, encode_name
+from rillet.store.arguments.argument_checks import flag, integer_of, items_of
+from rillet.store.arguments.durations import Seconds, milliseconds_in
+from rillet.store.arguments.encoding import decode, encode_name
+from rillet.store.arguments.positions import Position, encode_after
+from rillet.store.arguments.slots import by_slot
 from rillet.store.entry import Entry, stream_parts
 from rillet.store.group import MultiConsumer
-from rillet.store.positions import Position, encode_after
-from rillet.store.slots import by_slot
 from rillet.store.stream import Stream
 
 if TYPE_CHECKING:

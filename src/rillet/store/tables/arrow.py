@@ -32,9 +32,9 @@ from rillet.commands.stream.arguments import Interval
 from rillet.errors import CommandError, Corrupt, NotSent, OutcomeUnknown, StoreError
 from rillet.extras import require
 from rillet.protocol.reply_parser import ReplyError
-from rillet.store.positions import Position, encode_position
+from rillet.store.arguments.positions import Position, encode_position
 from rillet.store.retries import Retries, patiently
-from rillet.store.schema_discovery import DiscoveredSchema
+from rillet.store.tables.schema_discovery import DiscoveredSchema
 from rillet.store.transports.transport import Transport, check_ready, error_of, raised
 from rillet.types.stream.id import StreamID
 
@@ -118,7 +118,7 @@ class Columns:
         if fields not in ("infer", "map"):
             raise ValueError(f'fields must be "infer" or "map", not {fields!r}')
         if isinstance(schema, str):
-            from rillet.store.schema_inference import schema_of
+            from rillet.store.tables.schema_inference import schema_of
 
             schema = schema_of(schema)
         if schema is None and fields == "map":

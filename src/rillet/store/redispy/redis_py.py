@@ -29,11 +29,11 @@ from redis.connection import Connection, ConnectionPool, parse_url
 from rillet.client.address import Address
 from rillet.errors import Misconf, StoreClosed, StoreError
 from rillet.real_time import monotonic
-from rillet.store.redis_session import Ran, RedisSession
-from rillet.store.steady_event import SteadyEvent
+from rillet.store.redispy.redis_session import Ran, RedisSession
 from rillet.store.transports.cluster import ClusterTransport
+from rillet.store.transports.connected import AttachedTransport, ServerTransport
 from rillet.store.transports.in_process import InProcessTransport
-from rillet.store.transports.server import AttachedTransport, ServerTransport
+from rillet.store.transports.steady_event import SteadyEvent
 
 if TYPE_CHECKING:
     from rillet.store.store import Store

@@ -15,9 +15,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from rillet.extras import require
-from rillet.store.positions import Position, milliseconds_of
+from rillet.store.arguments.positions import Position, milliseconds_of
+from rillet.store.display.timeline import Timeline, timeline
 from rillet.store.stats import GroupStats
-from rillet.store.timeline import Timeline, timeline
 from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:

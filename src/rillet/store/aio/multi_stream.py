@@ -1,6 +1,6 @@
-"""The asyncio form of rillet.store.several.
+"""The asyncio form of rillet.store.multi_stream.
 
-Made from store/several.py by `python -m tools.make_aio`; edit that file, then run the command.
+Made from store/multi_stream.py by `python -m tools.make_aio`; edit that file, then run the command.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rillet.store.aio.group import AsyncMultiConsumer
 from rillet.store.aio.stream import AsyncStream
-from rillet.store.arguments import flag, integer_of, items_of
-from rillet.store.durations import Seconds, milliseconds_in
-from rillet.store.encoding import decode, encode_name
+from rillet.store.arguments.argument_checks import flag, integer_of, items_of
+from rillet.store.arguments.durations import Seconds, milliseconds_in
+from rillet.store.arguments.encoding import decode, encode_name
+from rillet.store.arguments.positions import Position, encode_after
+from rillet.store.arguments.slots import by_slot
 from rillet.store.entry import Entry, stream_parts
-from rillet.store.positions import Position, encode_after
-from rillet.store.several import Positions
-from rillet.store.slots import by_slot
+from rillet.store.multi_stream import Positions
 
 if TYPE_CHECKING:
     from rillet.store.aio.store import AsyncStore

@@ -29,9 +29,9 @@ from rillet.client.errors import ConnectionLost, ConnectorError, TimedOut
 from rillet.errors import CommandError, StoreClosed, StoreError, StoreTimeout, UnknownTimeout
 from rillet.protocol.command_parser import pack_command
 from rillet.runtime.registry import TABLE
-from rillet.store.loop_timers import LoopTimer, call_later, time_limit
 from rillet.store.transports.async_cancellation import Cancellations
 from rillet.store.transports.async_connection import AsyncConnection, NeverSent, connected
+from rillet.store.transports.loop_timers import LoopTimer, call_later, time_limit
 from rillet.store.transports.task_threads import in_thread
 from rillet.store.transports.undelivered import Steps, Undelivered, takes, takes_any
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, TypeAlias
 
-from rillet.store.arguments import encoded, flag, integer_of
-from rillet.store.encoding import Value
-from rillet.store.positions import Position, encode_minid
+from rillet.store.arguments.argument_checks import encoded, flag, integer_of
+from rillet.store.arguments.encoding import Value
+from rillet.store.arguments.positions import Position, encode_minid
 
 RefPolicy: TypeAlias = Literal["KEEPREF", "DELREF", "ACKED"]
 _POLICIES = {"KEEPREF": b"KEEPREF", "DELREF": b"DELREF", "ACKED": b"ACKED"}
