@@ -20,7 +20,7 @@ from benchmarks.pinging import Pinging
 from rillet.keyspace.defrag import IDLE
 from rillet.protocol.command_parser import pack_command
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from tests.differential.wire import Local
 
 _BATCH = 2000

@@ -17,7 +17,7 @@ from rillet import commands
 from rillet.cli import SUBCOMMANDS, main
 from rillet.runtime.command_syntax import Argument, parse, without_versions
 from rillet.runtime.registry import TABLE, Command
-from rillet.runtime.settings import PARAMETERS, Settings
+from rillet.runtime.settings.settings import PARAMETERS, Settings
 from rillet.spark.options import TABLE as OPTIONS
 from rillet.spark.options import Option, Options
 from rillet.spark.table_options import TABLE as TABLE_OPTIONS

@@ -25,7 +25,7 @@ from rillet.persistence.checking import check
 from rillet.persistence.rdb.writer import write_rdb
 from rillet.protocol.command_parser import pack_command
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.store.transports.transport import wait_for
 from tests.judge import PEERS, redis_binary, required_binary, running_redis
 from tests.server.harness import running

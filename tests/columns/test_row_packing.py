@@ -19,7 +19,7 @@ from rillet.columns.row_packing import RowPacker, StringArrays  # noqa: E402
 from rillet.columns.string_column import texts as as_column  # noqa: E402
 from rillet.protocol.command_parser import CommandParser, pack_command  # noqa: E402
 from rillet.runtime.engine import Engine  # noqa: E402
-from rillet.runtime.settings import Settings  # noqa: E402
+from rillet.runtime.settings.settings import Settings  # noqa: E402
 
 
 def texts(array: Any, name: bytes = b"") -> StringArrays:

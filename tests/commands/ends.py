@@ -6,7 +6,7 @@ from typing import Any
 
 from rillet.keyspace.clock import ManualClock
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from tests.differential.wire import Local
 
 NOW = 1_700_000_000_000

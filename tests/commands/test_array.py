@@ -13,7 +13,7 @@ import pytest
 from rillet.persistence.rdb.reader import load_rdb
 from rillet.persistence.rdb.writer import Lost, write_rdb
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import SettingError, Settings
+from rillet.runtime.settings.settings import SettingError, Settings
 from rillet.structs.regex import Backreference, RegexError, compile_regex
 from tests.differential.wire import Local
 from tests.keyspace.test_defrag import StepClock

@@ -12,7 +12,7 @@ from rillet.keyspace.clock import ManualClock
 from rillet.protocol.command_parser import CommandParser
 from rillet.runtime.engine import Engine
 from rillet.runtime.latency_histogram import LatencyHistogram
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from tests.commands.ends import NOW, Bench, CreepingClock
 from tests.differential.wire import Local, pack, read
 

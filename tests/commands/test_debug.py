@@ -10,7 +10,7 @@ from rillet.errors import Corrupt
 from rillet.persistence.rdb.reader import load_rdb
 from rillet.persistence.rdb.writer import write_rdb
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from tests.differential.logs import kept
 from tests.differential.wire import Local, Redis
 from tests.judge import Judge

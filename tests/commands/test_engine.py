@@ -7,7 +7,7 @@ import pytest
 from rillet.keyspace.clock import ManualClock
 from rillet.keyspace.database import Database
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from tests.commands.ends import Bench
 from tests.differential.wire import Redis
 from tests.judge import Judge

@@ -8,7 +8,7 @@ import pytest
 
 from rillet.keyspace.clock import ManualClock
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.types.rdb.value import dump
 from rillet.types.string import new_string
 from tests.commands.ends import NOW, Bench

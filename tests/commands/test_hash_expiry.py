@@ -12,7 +12,7 @@ from rillet.persistence.rdb.reader import load_rdb
 from rillet.persistence.rdb.writer import Lost, write_rdb
 from rillet.runtime.engine import Engine
 from rillet.runtime.pause import PAUSE_WRITES
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.types.compat import COMPATS
 from tests.differential.logs import commands_in, kept
 from tests.differential.wire import Local

@@ -11,7 +11,7 @@ from rillet.commands.server.info import all_commands
 from rillet.runtime import command_syntax
 from rillet.runtime.host import DefaultHost
 from rillet.runtime.registry import TABLE
-from rillet.runtime.settings import PARAMETERS, SettingError
+from rillet.runtime.settings.settings import PARAMETERS, SettingError
 from rillet.types.compat import COMPATS
 from tests.commands.ends import Bench
 from tests.differential.wire import Redis, read

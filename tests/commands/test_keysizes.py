@@ -8,7 +8,7 @@ import pytest
 
 from rillet.commands.server.keysizes import bin_label, size_bin
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from tests.differential.wire import Local
 
 

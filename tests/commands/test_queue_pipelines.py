@@ -9,7 +9,7 @@ import pytest
 from rillet.keyspace.clock import ManualClock
 from rillet.protocol.command_parser import CommandParser, pack_command
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from tests.commands.ends import NOW
 
 pytestmark = pytest.mark.both

@@ -16,7 +16,7 @@ import pytest
 from rillet.keyspace.clock import ManualClock
 from rillet.runtime.engine import Engine
 from rillet.runtime.session import Session
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from tests.commands.ends import Bench
 from tests.differential.wire import Local, Redis, pack, read
 from tests.judge import PEERS, Judge

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from tests.commands.ends import Bench
 from tests.differential.wire import Local, Redis, read
 from tests.judge import Judge

@@ -14,7 +14,7 @@ from rillet.protocol.propagation_buffer import PropagationBuffer
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime.engine import Engine
 from rillet.runtime.registry import TABLE
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.types.rdb.value import dump
 from tests.commands.ends import NOW
 from tests.variants import by_speed

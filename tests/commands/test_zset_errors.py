@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from tests.differential.wire import Local, Redis
 from tests.judge import PEERS, Judge
 

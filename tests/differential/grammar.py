@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from rillet.commands.server.argument_trees import DocumentedArgument, arguments_of
 from rillet.runtime.engine import Engine
 from rillet.runtime.registry import TABLE, Command, load_commands
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.types.compat import COMPATS, Compat
 from tests.differential.wire import Local, Redis
 

@@ -32,7 +32,7 @@ from pathlib import Path
 
 from rillet.keyspace.clock import ManualClock
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.types.compat import COMPATS
 from tests.differential.templates import Command, Maker, Word, words
 from tests.differential.wire import Local, Redis, read

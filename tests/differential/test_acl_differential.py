@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from tests.differential.acls import Generator
 from tests.differential.wire import Local, Redis, read
 from tests.judge import PEERS, Judge, required_binary, running_redis

@@ -8,7 +8,7 @@ import pytest
 
 from rillet.protocol.command_parser import CommandParser
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from tests.differential.templates import Command, Maker, Word, words
 from tests.differential.wire import Local, Redis
 from tests.judge import Judge

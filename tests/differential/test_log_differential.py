@@ -19,7 +19,7 @@ import pytest
 
 from rillet.persistence.aof.log import AppendOnlyLog
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from tests.differential import hashes, list_set
 from tests.differential.generator import FIRST, Generator, asks_the_clock
 from tests.differential.logs import assert_same, assert_same_bytes, file_of, kept, units

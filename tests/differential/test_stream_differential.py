@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from tests.differential.generator import CONSUMERS, FIRST, GROUPS, KEYS, Generator, asks_the_clock
 from tests.differential.wire import Local, Redis, differ, is_time, read, tree
 from tests.judge import PEERS, Judge

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from tests.differential.generator import FIRST, FUTURE_MS, KEYS, Generator, asks_the_clock
 from tests.differential.wire import TOLERANCE_MS, Local, Redis, read, tree
 from tests.judge import Judge

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from tests.differential.tracking import EngineClients, Generator, RealClients
 from tests.judge import PEERS, Judge, required_binary, running_redis
 from tests.variants import by_speed, seeds

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.types.array import Array
 from rillet.types.compat import COMPATS
 from rillet.types.hash import Hash

@@ -13,7 +13,7 @@ from typing import Any
 from rillet.protocol.command_parser import CommandParser
 from rillet.runtime.engine import Engine
 from rillet.runtime.session import Session
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 
 TOLERANCE_MS = 10_000
 

@@ -11,7 +11,7 @@ from rillet.keyspace.clock import Clock
 from rillet.keyspace.defrag import IDLE, STEP
 from rillet.keyspace.memory_usage import value_bytes
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.structs.rax_iterator import RaxIterator
 from rillet.types.stream.compaction import list_slack
 from tests.differential.wire import Local

@@ -14,7 +14,7 @@ from rillet.keyspace.eviction import FAIL, OK, RUNNING, Eviction, time_limit
 from rillet.protocol.command_parser import CommandParser, pack_command
 from rillet.runtime.engine import Engine
 from rillet.runtime.pause import PAUSE_WRITES
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.types.compat import COMPATS
 from tests.variants import by_speed
 

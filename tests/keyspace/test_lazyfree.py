@@ -9,7 +9,7 @@ import pytest
 from rillet.keyspace.clock import ManualClock
 from rillet.keyspace.lazyfree import THRESHOLD, free_effort
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from tests.differential.wire import Local
 
 SIZE = 3000

@@ -9,7 +9,7 @@ import pytest
 from rillet.keyspace.clock import ManualClock
 from rillet.keyspace.lru import LFU, AccessClock, set_child_saves
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.structs.dict import Dict
 from tests.differential.wire import Local
 

@@ -12,7 +12,7 @@ import pytest
 from rillet import compiled
 from rillet.keyspace.memory_usage import Ledger, dict_bytes, value_bytes
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.types.hash import Hash
 from rillet.types.rdb import value as rdb
 from rillet.types.string import new_string
@@ -39,7 +39,7 @@ LOADS = {
 _CHILD = """
 import gc, sys
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 
 def resident():
     with open("/proc/self/statm") as file:

@@ -10,7 +10,7 @@ import pytest
 from rillet.keyspace.clock import ManualClock
 from rillet.keyspace.database import AWAKE_LIMIT, Database
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.types.hash import Hash
 from rillet.types.stream.value import Stream
 from rillet.types.string import RAW, TEXT, String, new_string

@@ -9,7 +9,7 @@ from rillet.modules import Module
 from rillet.modules.loading import load_module
 from rillet.protocol.reply_parser import parse_all
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 
 
 class Bench:

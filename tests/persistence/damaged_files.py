@@ -15,7 +15,7 @@ from rillet.keyspace.clock import ManualClock
 from rillet.persistence.aof.frames import frame
 from rillet.protocol.command_parser import pack_command
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import PARAMETERS, Settings
+from rillet.runtime.settings.settings import PARAMETERS, Settings
 from rillet.structs.crc64 import crc64
 from tests.persistence import rdb_files
 from tests.persistence.workload import Commands

@@ -41,7 +41,7 @@ from rillet.persistence.checking import MANY_DATABASES, check
 from rillet.persistence.rdb.reader import load_rdb, load_rdb_from
 from rillet.persistence.rdb.writer import write_rdb
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import PARAMETERS, Settings
+from rillet.runtime.settings.settings import PARAMETERS, Settings
 from rillet.server.config_rewrite import rewritten
 from rillet.server.redis_conf import ConfigurationError, load
 from rillet.types.compat import COMPATS

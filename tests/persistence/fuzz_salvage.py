@@ -22,7 +22,7 @@ from rillet.persistence.rdb.record_scan import DATABASE, RdbScan
 from rillet.persistence.rdb.salvage import Salvaged, salvage_rdb
 from rillet.persistence.rdb.writer import write_rdb
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.types.rdb import value as rdb
 from rillet.types.rdb.primitives import RdbReader
 from tests.persistence.damaged_files import _BATCH, NOW

@@ -49,7 +49,7 @@ from rillet.persistence.disk import Disk
 from rillet.persistence.rdb.reader import load_rdb
 from rillet.persistence.rdb.writer import write_rdb
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from tests.persistence.simulated_disk import Killed, PowerLoss, SimulatedDisk
 from tests.persistence.workload import DATABASES, Commands, StateTracker, Step, state
 

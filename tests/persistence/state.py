@@ -13,7 +13,7 @@ from rillet.persistence.aof.rewrite_format import InlineBaseWriter
 from rillet.protocol.reply_parser import parse_all
 from rillet.runtime.engine import Engine
 from rillet.runtime.session import Session
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 
 State = dict[tuple[int, bytes], tuple[bytes, int]]
 

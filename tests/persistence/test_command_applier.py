@@ -17,7 +17,7 @@ from rillet.persistence.aof.loader import replay
 from rillet.protocol.command_parser import pack_command
 from rillet.protocol.propagation_buffer import PropagationBuffer
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.types.rdb.value import dump
 from tests.judge import free_port, redis_binary, running_redis
 from tests.server.harness import launch, running

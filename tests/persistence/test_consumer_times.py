@@ -14,7 +14,7 @@ from rillet.keyspace.clock import ManualClock
 from rillet.persistence.rdb.reader import load_rdb
 from rillet.persistence.rdb.writer import write_rdb
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from tests.commands.ends import Bench
 from tests.differential.wire import Local, read
 from tests.server.harness import Client, running

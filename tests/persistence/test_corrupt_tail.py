@@ -11,7 +11,7 @@ import pytest
 from rillet.errors import LogCorrupt
 from rillet.persistence.aof.log import AppendOnlyLog
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from tests.differential.wire import Local
 
 GARBAGE = {

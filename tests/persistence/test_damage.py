@@ -9,7 +9,7 @@ import pytest
 
 from rillet.errors import LogCorrupt, NewerFormat
 from rillet.persistence.aof.loader import begins_a_command
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from tests.persistence.state import WORK, Opened
 from tests.variants import by_speed, long
 

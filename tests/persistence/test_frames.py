@@ -18,7 +18,7 @@ from rillet.persistence.aof.frames import FrameReader, frame
 from rillet.persistence.aof.loader import LoadResult, replay
 from rillet.persistence.aof.log import AppendOnlyLog
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from tests.judge import redis_binary, running_redis
 from tests.persistence.workload import state
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.types.compat import COMPATS
 from rillet.types.rdb.value import dump
 from tests.persistence.state import Opened, rewrite

@@ -21,7 +21,7 @@ from rillet.persistence.aof.log import AppendOnlyLog
 from rillet.persistence.aof.scan import CommandScan
 from rillet.protocol.command_parser import pack_command
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from tests.persistence.workload import state
 
 START = 1_700_000_000

@@ -19,7 +19,7 @@ from rillet.persistence.rdb.reader import load_rdb
 from rillet.persistence.rdb.writer import write_rdb
 from rillet.protocol.reply_parser import parse_all
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.structs.crc64 import crc64
 from tests.judge import PEERS, redis_binary, required_binary, running_redis
 from tests.persistence.state import LATER, STREAMS, WORK, state_of

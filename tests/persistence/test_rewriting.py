@@ -22,7 +22,7 @@ from rillet.persistence.aof.rewrite_process import compact, exit_with_parent
 from rillet.persistence.aof.states import OFF, ON, WAIT_REWRITE
 from rillet.persistence.disk import Disk, DiskFile
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from tests.judge import redis_binary, running_redis
 from tests.persistence.state import WORK, Opened, state_of
 

@@ -15,7 +15,7 @@ from rillet.persistence.rdb.writer import write_rdb
 from rillet.persistence.salvage import salvage
 from rillet.protocol.command_parser import pack_command
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.types.rdb import value as rdb
 from rillet.types.string import new_string
 from tests.judge import redis_binary, running_redis

@@ -17,7 +17,7 @@ from rillet.persistence.write_gate import LOG, SNAPSHOT, WriteGate
 from rillet.protocol.reply_parser import parse_all
 from rillet.runtime.engine import Engine
 from rillet.runtime.host import DefaultHost
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from tests.commands.ends import CreepingClock
 
 

@@ -17,7 +17,7 @@ from rillet.persistence.rdb.salvage import Salvaged, salvage_rdb
 from rillet.persistence.rdb.stream_salvage import SALVAGED
 from rillet.persistence.rdb.writer import write_rdb
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.types.rdb import value as rdb
 from rillet.types.stream.value import Stream, StreamIterator
 from tests.judge import redis_binary, running_redis

@@ -13,7 +13,7 @@ from rillet.replication.older_replicas import Narrowing
 from rillet.runtime.engine import Engine
 from rillet.runtime.registry import TABLE, load_commands
 from rillet.runtime.replica_versions import compat_in_info, compat_of, knows, shown
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.types.compat import COMPATS, Compat
 from tests.judge import required_binary, running_redis
 from tests.replication.test_master_genuine import client, digests, fields

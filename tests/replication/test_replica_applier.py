@@ -14,7 +14,7 @@ from rillet.replication.applier import Applier
 from rillet.replication.errors import LinkError
 from rillet.runtime.engine import Engine
 from rillet.runtime.session import Session
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 
 
 class Fed:

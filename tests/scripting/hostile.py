@@ -13,7 +13,7 @@ import argparse
 import random
 
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 
 VALUES = (
     "nil", "true", "1", "-1", "0/0", "1e308", "2^53", "''", "'x'", "'%'", "'(.-)%1'", "('a?'):rep(3000)",

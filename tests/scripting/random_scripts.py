@@ -14,7 +14,7 @@ import random
 import re
 
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from tests.differential.wire import Local, Redis
 from tests.judge import PEERS, required_binary, running_redis
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from tests.differential.wire import Local, Redis
 from tests.judge import PEERS, required_binary, running_redis
 from tests.scripting.cases import CONVERSIONS, ERRORS, SANDBOX, lines

@@ -15,7 +15,7 @@ from rillet.persistence.rdb.reader import load_rdb
 from rillet.persistence.rdb.writer import write_rdb
 from rillet.protocol.command_parser import pack_command
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.scripting.functions import metadata
 from rillet.store import Store
 from tests.differential.wire import Local, Redis

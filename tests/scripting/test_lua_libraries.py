@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from tests.differential.wire import Local, Redis
 from tests.judge import PEERS, Judge
 from tests.scripting.library_cases import DRIVER, Cases, lua_string

@@ -12,7 +12,7 @@ import rillet
 from rillet.errors import CommandError
 from rillet.keyspace.clock import ManualClock
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.scripting.scripts import MOST_EVAL_SCRIPTS
 from rillet.store.store import Store
 from tests.differential.wire import Local

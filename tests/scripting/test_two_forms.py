@@ -8,7 +8,7 @@ import pytest
 
 import rillet
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.scripting import interpreter
 from tests.differential.wire import Local
 from tests.scripting.cases import CONVERSIONS, ERRORS, SANDBOX, lines

@@ -15,7 +15,7 @@ from tests.differential.wire import Redis, read
 from tests.judge import running_redis
 from tests.server.harness import running
 
-# What the harness sets, what says where a server is, and what is not here and says so (runtime/settings.py).
+# What the harness sets, what says where a server is, and what is not here and says so (runtime/settings/settings.py).
 OWN = frozenset(
     "port bind dir tcp-backlog enable-protected-configs enable-debug-command save appendonly".split()
 )

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from rillet.protocol.command_parser import pack_command
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.server.process import Process
 from tests.judge import await_ready, free_port, running_redis
 from tests.server.harness import TIMEOUT, connected, launch, running

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rillet.protocol.command_parser import pack_command
-from rillet.runtime.settings import OutputLimit
+from rillet.runtime.settings.settings import OutputLimit
 from tests.server.conftest import skip_without
 from tests.server.harness import LOOPS, TIMEOUT, Client, Running, field, running
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rillet.runtime.settings import DEFAULT_SAVE
+from rillet.runtime.settings.settings import DEFAULT_SAVE
 from rillet.server.redis_conf import ConfigurationError, load
 
 

@@ -17,7 +17,7 @@ import pytest
 from rillet.persistence.rdb.writer import write_rdb
 from rillet.protocol.command_parser import pack_command
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.server.host import ServerHost
 from rillet.server.serve_while_loading import LoadingPhase, Progress
 from rillet.server.server import Server

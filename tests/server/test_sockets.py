@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.server.server import Server, event_loop_factory
 from tests.judge import free_port
 

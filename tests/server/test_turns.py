@@ -11,7 +11,7 @@ import pytest
 
 from rillet.persistence.aof.log import AppendOnlyLog
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.server.connection import ClientConnection
 from rillet.server.server import Server, event_loop_factory
 from rillet.store.guarded_server import GuardedConnection, GuardedServer

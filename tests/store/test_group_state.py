@@ -15,7 +15,7 @@ from rillet.keyspace.clock import ManualClock
 from rillet.persistence.aof.base import write_base
 from rillet.persistence.aof.loader import replay
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.store import Store
 from rillet.types.compat import COMPATS
 from tests.commands.test_lag import some_command

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import rillet
-from rillet.runtime.settings import PARAMETERS, Settings
+from rillet.runtime.settings.settings import PARAMETERS, Settings
 from rillet.store import store_settings
 from rillet.testing.clock import StoreClock
 

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.structs.hyperloglog import (
     DENSE_SIZE,
     EMPTY,

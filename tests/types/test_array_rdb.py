@@ -10,7 +10,7 @@ import pytest
 
 from rillet.errors import Corrupt
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.structs.crc64 import crc64
 from rillet.types.array import Array
 from rillet.types.rdb import value as rdb

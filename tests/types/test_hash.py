@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from rillet.errors import Corrupt
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.structs.listpack import Listpack
 from rillet.structs.ziplist import read_ziplist
 from rillet.types.compat import COMPATS

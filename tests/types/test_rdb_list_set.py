@@ -15,7 +15,7 @@ from redis import ResponseError
 
 from rillet.errors import Corrupt
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.structs.intset import Intset
 from rillet.structs.listpack import Listpack
 from rillet.structs.ziplist import read_ziplist

@@ -14,7 +14,7 @@ import pytest
 
 from rillet.errors import Corrupt
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.structs.listpack import Listpack
 from rillet.structs.ziplist import read_ziplist, write_ziplist
 from rillet.types.encoding_limits import DEFAULTS

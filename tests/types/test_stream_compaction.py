@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from rillet.keyspace.clock import ManualClock
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.types.stream.compaction import StreamCompactor
 from rillet.types.stream.counts import StreamCounts
 from rillet.types.stream.value import Stream

@@ -70,7 +70,7 @@ def whole_parser() -> argparse.ArgumentParser:
 
 def _settings(parser: argparse.ArgumentParser) -> None:
     """Add the settings of `rillet serve` as options."""
-    from rillet.runtime.settings import PARAMETERS
+    from rillet.runtime.settings.settings import PARAMETERS
     from rillet.types.compat import COMPATS
 
     parser.add_argument("config", nargs="?", type=Path, help="a redis.conf")

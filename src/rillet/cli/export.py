@@ -32,7 +32,7 @@ from rillet.persistence.disk import Disk, DiskFile
 from rillet.persistence.rdb.reader import HEADER, MAGICS, Unknown, load_rdb
 from rillet.persistence.rdb.writer import OLDEST_VERSION, Lost, write_rdb
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.store.display.progress import ProgressBar
 from rillet.types.rdb.value import NEWEST_VERSION, can_write
 

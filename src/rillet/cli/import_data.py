@@ -31,7 +31,7 @@ from rillet.persistence.checking import MANY_DATABASES, held
 from rillet.persistence.rdb.writer import Lost
 from rillet.real_time import monotonic
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.store.display.progress import ProgressBar
 from rillet.transfer.key_transfer import (
     Copied,

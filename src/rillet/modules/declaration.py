@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from rillet.modules.settings import ModuleSetting
 from rillet.runtime.keyspace_events import CLASS
-from rillet.runtime.setting_types import INT_MAX, INT_MIN, LONG_MAX, boolean, integer, memory, string, words
+from rillet.runtime.settings.setting_types import INT_MAX, INT_MIN, LONG_MAX, boolean, integer, memory, string, words
 from rillet.types.module import ModuleType, type_id
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from rillet.protocol.reply_parser import parse_all
 from rillet.runtime import session_state
 from rillet.runtime.registry import TABLE, Command
 from rillet.runtime.session import Session
-from rillet.runtime.setting_types import SettingError, SettingType
+from rillet.runtime.settings.setting_types import SettingError, SettingType
 from rillet.types.module import KeyPlace, ModuleType, ModuleValue, TypeHandle
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from rillet.runtime.setting_types import SettingError, SettingType, quoted
+from rillet.runtime.settings.setting_types import SettingError, SettingType, quoted
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 

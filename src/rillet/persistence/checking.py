@@ -38,7 +38,7 @@ from rillet.persistence.file_lock import try_lock
 from rillet.persistence.rdb.reader import MAGICS, load_rdb
 from rillet.runtime.engine import Engine
 from rillet.runtime.host import DefaultHost
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.types.stream.value import Stream
 
 MANY_DATABASES = 128

@@ -30,7 +30,7 @@ from rillet.runtime.session_state import (
     REPLICA,
     SUBSCRIBED,
 )
-from rillet.runtime.settings import UNCOUNTED_OUTPUT
+from rillet.runtime.settings.settings import UNCOUNTED_OUTPUT
 from rillet.runtime.tracking import ClientTracking
 from rillet.types.compat import Compat
 

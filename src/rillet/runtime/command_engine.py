@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rillet.runtime.registry import Command
     from rillet.runtime.replication import ReplicationState
     from rillet.runtime.session import Session
-    from rillet.runtime.settings import Settings
+    from rillet.runtime.settings.settings import Settings
     from rillet.runtime.statistics import Statistics
     from rillet.runtime.tracking import Tracking
     from rillet.structs.argument_spans import ArgumentSpans

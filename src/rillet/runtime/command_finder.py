@@ -15,7 +15,7 @@ from rillet.keyspace.clock import Clock
 from rillet.runtime.expiry import Expiry
 from rillet.runtime.implementation import Implementation
 from rillet.runtime.registry import TABLE, Command
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.structs.argument_spans import ArgumentSpans
 
 _MAX_CACHED_NAMES = 4096

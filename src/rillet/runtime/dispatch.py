@@ -15,7 +15,7 @@ from rillet.runtime.admission import QUEUES, REFUSED, admit
 from rillet.runtime.pause import PausedClients
 from rillet.runtime.registry import Command
 from rillet.runtime.session import Session
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.runtime.statistics import Statistics
 from rillet.runtime.tracking import Tracking
 from rillet.runtime.transactions import Transactions

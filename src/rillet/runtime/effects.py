@@ -32,7 +32,7 @@ from rillet.runtime.propagation import Propagation
 from rillet.runtime.redaction import redact
 from rillet.runtime.registry import Command
 from rillet.runtime.session import Session
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.runtime.statistics import CommandCounters
 from rillet.runtime.tracking import Tracking
 from rillet.structs.argument_spans import ArgumentSpans

@@ -28,7 +28,7 @@ from rillet.runtime.keyspace_events import MISS, NEW, OVERWRITTEN, TYPE_CHANGED
 from rillet.runtime.memory import MemoryFigures
 from rillet.runtime.registry import load_commands
 from rillet.runtime.session import Session
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.types.compat import EMBEDS_UP_TO_128
 
 _FULL = cython.declare(cython.int, session_state.FULL)

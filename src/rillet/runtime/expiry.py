@@ -15,7 +15,7 @@ from rillet.keyspace.clock import Clock
 from rillet.keyspace.database import Database
 from rillet.keyspace.expire_cycle import SLICE, ExpireCycle
 from rillet.runtime.field_expiry import FIELDS_AT_ONCE, expire_fields
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.runtime.upkeep import Upkeep
 
 # Milliseconds between two searches for expired producers of idempotent messages.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from rillet.errors import CommandError
 from rillet.protocol.peer_replies import Replies
-from rillet.runtime.settings import PARAMETERS, SettingError
+from rillet.runtime.settings.settings import PARAMETERS, SettingError
 from rillet.types.module import KeyPlace
 from rillet.types.rdb import value as rdb
 

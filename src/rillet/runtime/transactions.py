@@ -15,7 +15,7 @@ from rillet.runtime.command_queue import CommandQueue
 from rillet.runtime.effects import OTHER, SAME, Effects
 from rillet.runtime.registry import Command
 from rillet.runtime.session import Session
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.structs.argument_spans import ArgumentSpans
 
 if not cython.compiled:  # the compiled module gets this C function from its .pxd file

@@ -27,7 +27,7 @@ from rillet.runtime.latency import LatencyMonitor
 from rillet.runtime.pause import PAUSE_OFF
 from rillet.runtime.propagation import Propagation
 from rillet.runtime.replication import ReplicationState
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.runtime.statistics import Statistics
 from rillet.structs.integer_text import decimal
 from rillet.types.stream.value import Stream

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rillet.runtime.settings import SettingError
+from rillet.runtime.settings.settings import SettingError
 from rillet.server.listeners import UNIX_SOCKETS, CannotListen, ListeningAddress, answers, open_tcp, open_unix
 from rillet.server.log_lines import LOGGER, WARNING, say
 

@@ -13,7 +13,7 @@ from rillet.errors import CommandError, RilletError
 from rillet.modules.loading import load_all
 from rillet.replication.restart import restore
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.server.acl_file import load_users
 from rillet.server.data_directory import serve_store
 from rillet.server.host import DurableHost

@@ -41,7 +41,7 @@ from rillet.runtime.client_line import client_line
 from rillet.runtime.engine import Engine
 from rillet.runtime.session import Session
 from rillet.runtime.session_state import REPLICA, SUBSCRIBED, UNAUTHENTICATED
-from rillet.runtime.settings import UNCOUNTED_OUTPUT
+from rillet.runtime.settings.settings import UNCOUNTED_OUTPUT
 
 _UNCOUNTED = cython.declare(cython.Py_ssize_t, UNCOUNTED_OUTPUT)
 # Bytes of unread replies beyond that for which a client that has not authenticated is disconnected.

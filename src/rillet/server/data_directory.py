@@ -20,7 +20,7 @@ from typing import Any
 from rillet.errors import StoreBusy, StoreError
 from rillet.persistence.checking import NOT_LOADED
 from rillet.persistence.directory_lock import DirectoryLock
-from rillet.runtime.settings import SettingError, Settings
+from rillet.runtime.settings.settings import SettingError, Settings
 from rillet.server.log_lines import WARNING, say
 from rillet.server.redis_conf import Configuration
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from rillet.errors import StoreError
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 
 UNIX_SOCKETS = hasattr(socket, "AF_UNIX")
 ACCEPTORS = 8

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from rillet.loggers import logger
 
 if TYPE_CHECKING:
-    from rillet.runtime.settings import Settings
+    from rillet.runtime.settings.settings import Settings
     from rillet.types.compat import Compat
 
 try:

@@ -28,7 +28,7 @@ from rillet.persistence.fork import Children
 from rillet.persistence.remedies import salvageable
 from rillet.persistence.write_gate import WriteGate
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import SettingError
+from rillet.runtime.settings.settings import SettingError
 from rillet.server.data_directory import UnloadedFiles
 from rillet.server.log_lines import WARNING, say, say_line
 from rillet.server.rdb_service import RdbService

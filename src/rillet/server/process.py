@@ -24,8 +24,8 @@ import sys
 from pathlib import Path
 
 from rillet.real_time import monotonic
-from rillet.runtime.server_settings import expand_title
-from rillet.runtime.settings import SettingError, Settings
+from rillet.runtime.settings.server_settings import expand_title
+from rillet.runtime.settings.settings import SettingError, Settings
 from rillet.server.log_lines import NOTICE, WARNING, say
 
 try:

@@ -18,7 +18,7 @@ from rillet.persistence.rdb.snapshots import Snapshots
 from rillet.persistence.remedies import salvageable
 from rillet.persistence.write_gate import WriteGate
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import SettingError
+from rillet.runtime.settings.settings import SettingError
 from rillet.server.log_lines import WARNING, say, say_line
 
 

@@ -20,7 +20,7 @@ from rillet.replication.handshake import LinkOptions
 from rillet.replication.replica import Follower
 from rillet.runtime.admission import FEW_REPLICAS, READ_ONLY
 from rillet.runtime.replication import uses_channel
-from rillet.runtime.settings import SettingError
+from rillet.runtime.settings.settings import SettingError
 from rillet.server.connection import address_of
 from rillet.server.log_lines import NOTICE, WARNING, in_words_of, say
 from rillet.server.replica_channel import MasterSocket, SecondSocket

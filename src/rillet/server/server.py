@@ -24,7 +24,7 @@ from rillet.keyspace.lazyfree import PAUSE
 from rillet.real_time import monotonic
 from rillet.runtime.engine import Engine
 from rillet.runtime.session_state import REPLICA, SUBSCRIBED
-from rillet.runtime.settings import SettingError
+from rillet.runtime.settings.settings import SettingError
 from rillet.server.addresses import Addresses
 from rillet.server.busy import BusyClients
 from rillet.server.client_memory import ClientMemory

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from rillet.errors import StoreError
 from rillet.real_time import monotonic
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.server.log_lines import LOGGER, VERBOSE, say
 
 if TYPE_CHECKING:

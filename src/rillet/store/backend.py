@@ -26,7 +26,7 @@ from rillet.persistence.announcement import Announcement
 from rillet.persistence.directory_lock import LogLocked
 from rillet.persistence.rdb.writer import write_rdb
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.server.server import UNIX_SOCKETS, answers
 from rillet.store.arguments.encoding import decode
 from rillet.store.defrag import DefragThread

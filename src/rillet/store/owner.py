@@ -26,7 +26,7 @@ from rillet.persistence.aof.service import AofService
 from rillet.persistence.write_gate import WriteGate
 from rillet.runtime.engine import Engine
 from rillet.runtime.host import DefaultHost
-from rillet.runtime.settings import SettingError, Settings
+from rillet.runtime.settings.settings import SettingError, Settings
 from rillet.server.host import ServerHost
 from rillet.server.server import UNIX_SOCKETS, Server, event_loop_factory
 from rillet.store.directory import LOG_FOLDER, Directory

@@ -39,7 +39,7 @@ from rillet.persistence.rdb.reader import HEADER, MAGICS
 from rillet.persistence.remedies import salvageable
 from rillet.persistence.write_gate import READ_ONLY, WriteGate
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.store.backend import Execute, MemoryBackend
 from rillet.store.directory import LOG_FOLDER, MARKER, check_marker
 from rillet.store.display.progress import ProgressBar

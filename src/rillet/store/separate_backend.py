@@ -25,7 +25,7 @@ from rillet.modules.loading import NO_MODULES, OpenModules
 from rillet.persistence.announcement import Announcement
 from rillet.persistence.directory_lock import LogLocked
 from rillet.real_time import monotonic
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.store.backend import ANNOUNCE_SECONDS, ATTACH_SECONDS, DirectoryBackend
 from rillet.store.directory import Directory
 from rillet.store.owner_start import OwnerKilled, check_possible, start_owner

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rillet.modules.loading import OpenModules
-from rillet.runtime.settings import PARAMETERS, SettingError, Settings
+from rillet.runtime.settings.settings import PARAMETERS, SettingError, Settings
 from rillet.store.arguments.encoding import decode
 
 if TYPE_CHECKING:

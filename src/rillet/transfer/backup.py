@@ -42,7 +42,7 @@ from rillet.persistence.rdb.reader import HEADER, MAGICS
 from rillet.persistence.rdb.writer import write_rdb
 from rillet.real_time import monotonic
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.store.directory import LOG_FOLDER, MARKER, SINGLE_FILE, check_marker, check_parents
 from rillet.store.display.progress import ProgressBar
 from rillet.store.read_only import OpenFiles, open_files

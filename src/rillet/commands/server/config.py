@@ -13,7 +13,7 @@ from rillet.commands.arguments import text
 from rillet.commands.server import command
 from rillet.errors import CommandError, Loading
 from rillet.runtime.session import Session
-from rillet.runtime.settings import SettingError, SettingType
+from rillet.runtime.settings.settings import SettingError, SettingType
 
 if TYPE_CHECKING:
     from rillet.runtime.command_engine import CommandEngine

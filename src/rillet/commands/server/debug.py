@@ -19,7 +19,7 @@ from rillet.keyspace.database import Database
 from rillet.runtime.field_expiry import field_clock
 from rillet.runtime.replication import new_id
 from rillet.runtime.session import Session
-from rillet.runtime.setting_types import parse_memory
+from rillet.runtime.settings.setting_types import parse_memory
 from rillet.structs.dict import Dict
 from rillet.structs.quicklist import Quicklist
 from rillet.types import digest

@@ -36,7 +36,7 @@ from rillet.errors import CommandError
 from rillet.keyspace.database import Database
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime.session import Session
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.types.stream.id import IDReader, format_id
 from rillet.types.stream.idmp import (
     DURATION,

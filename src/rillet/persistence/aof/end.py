@@ -27,7 +27,7 @@ from rillet.persistence.checking import MANY_DATABASES
 from rillet.persistence.disk import REAL, Disk, write_all
 from rillet.persistence.rdb.reader import HEADER, MAGICS, load_rdb, read_facts, verify_checksum
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 
 Progress = Callable[[int, int], None]
 _LONGEST = 128  # bytes of a frame's header line

@@ -41,7 +41,7 @@ from rillet.persistence.aof.log import AppendOnlyLog
 from rillet.persistence.aof.rewrite_format import AdoptedBase, BaseWriter, InlineBaseWriter
 from rillet.persistence.aof.states import OFF, ON, WAIT_REWRITE
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 
 LOGGER = logger("log")
 IDLE, SYNCING, WRITING, FINISHING = range(4)

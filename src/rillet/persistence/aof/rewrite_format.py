@@ -29,7 +29,7 @@ from rillet.persistence.aof.base import write_base
 from rillet.persistence.disk import REAL, Disk
 from rillet.persistence.fork import ChildOutcome, Children, ChildReport
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import PARAMETERS, Settings
+from rillet.runtime.settings.settings import PARAMETERS, Settings
 
 PURPOSE = "AOF"
 BASE, SNAPSHOT = "base", "snapshot"

@@ -30,7 +30,7 @@ from rillet.persistence.aof.rewrite_format import SNAPSHOT
 from rillet.persistence.rdb.snapshots import draft_name
 from rillet.persistence.rdb.writer import write_rdb
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 
 
 def compact(request: dict[str, Any]) -> str:

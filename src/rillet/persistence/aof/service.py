@@ -35,7 +35,7 @@ from rillet.persistence.rdb.snapshots import Say
 from rillet.persistence.write_gate import LOG, WriteGate
 from rillet.real_time import monotonic
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import SettingError
+from rillet.runtime.settings.settings import SettingError
 from rillet.scripting.functions import forget_libraries
 
 LOGGER = logger("log")

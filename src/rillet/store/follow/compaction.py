@@ -20,7 +20,7 @@ from rillet.persistence.aof.rewrite_process import exit_with_parent
 from rillet.persistence.rdb.writer import write_rdb
 from rillet.replication.changes import ChangePosition
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.store.follow.directory import load_files
 
 

@@ -23,7 +23,7 @@ from rillet.real_time import monotonic
 from rillet.replication.changes import ChangePosition
 from rillet.replication.filtering import KeyFilter
 from rillet.runtime.admission import READ_ONLY
-from rillet.runtime.settings import Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.store.aio import AsyncStore
 from rillet.store.arguments.argument_checks import whole_number
 from rillet.store.arguments.durations import Seconds, seconds_in

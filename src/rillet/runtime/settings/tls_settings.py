@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rillet.runtime.setting_types import INT_MAX, NEVER, SettingType, boolean, integer, one_of, string, words
+from rillet.runtime.settings.setting_types import INT_MAX, NEVER, SettingType, boolean, integer, one_of, string, words
 
 if TYPE_CHECKING:
-    from rillet.runtime.settings import Settings
+    from rillet.runtime.settings.settings import Settings
 
 
 def _user_field(word: str, settings: Settings) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from rillet.runtime.setting_types import (
+from rillet.runtime.settings.setting_types import (
     INT_MAX,
     LONG_MAX,
     NEVER,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rillet.runtime.setting_types import (
+from rillet.runtime.settings.setting_types import (
     INT_MAX,
     LONG_MAX,
     Lines,
@@ -20,7 +20,7 @@ from rillet.runtime.setting_types import (
 )
 
 if TYPE_CHECKING:
-    from rillet.runtime.settings import Settings
+    from rillet.runtime.settings.settings import Settings
 
 _PORTS = range(65536)
 

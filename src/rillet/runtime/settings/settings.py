@@ -15,13 +15,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from rillet.runtime.absent_settings import ABSENT, OLD_NAMES
 from rillet.runtime.keyspace_events import Events, letters
 from rillet.runtime.keyspace_events import parse as parse_events
-from rillet.runtime.master_settings import MASTER
-from rillet.runtime.replica_settings import REPLICA
-from rillet.runtime.server_settings import SERVER
-from rillet.runtime.setting_types import (
+from rillet.runtime.settings.absent_settings import ABSENT, OLD_NAMES
+from rillet.runtime.settings.master_settings import MASTER
+from rillet.runtime.settings.replica_settings import REPLICA
+from rillet.runtime.settings.server_settings import SERVER
+from rillet.runtime.settings.setting_types import (
     INT_MAX,
     INT_MIN,
     LONG_MAX,
@@ -44,7 +44,7 @@ from rillet.runtime.setting_types import (
     words,
     write_save,
 )
-from rillet.runtime.tls_settings import TLS
+from rillet.runtime.settings.tls_settings import TLS
 from rillet.structs.glob import matches
 from rillet.types.compat import COMPATS, NEWEST, Compat
 from rillet.types.stream.idmp import DURATION, DURATION_RANGE, MAX_ENTRIES, MAX_ENTRIES_RANGE

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rillet.runtime.setting_types import NEVER, SettingType, fixed
+from rillet.runtime.settings.setting_types import NEVER, SettingType, fixed
 
 _THREADS = """
 io-threads 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rillet.runtime.setting_types import INT_MAX, LONG_MAX, boolean, integer, memory
+from rillet.runtime.settings.setting_types import INT_MAX, LONG_MAX, boolean, integer, memory
 
 MASTER = [
     memory("repl-backlog-size", "Bytes of changes that a replica may miss and still continue", 1024 * 1024, 1, LONG_MAX,

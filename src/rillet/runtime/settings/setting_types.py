@@ -25,7 +25,7 @@ from rillet.errors import CommandError
 from rillet.types.string import string2ll
 
 if TYPE_CHECKING:
-    from rillet.runtime.settings import Settings
+    from rillet.runtime.settings.settings import Settings
     from rillet.types.compat import Compat
 
 _UNITS = {"b": 1, "k": 1000, "kb": 1024, "m": 1000**2, "mb": 1024**2, "g": 1000**3, "gb": 1024**3, "": 1}
