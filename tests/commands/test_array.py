@@ -14,7 +14,7 @@ from rillet.persistence.rdb.reader import load_rdb
 from rillet.persistence.rdb.writer import Lost, write_rdb
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings.settings import SettingError, Settings
-from rillet.structs.regex import Backreference, RegexError, compile_regex
+from rillet.structs.array.regex import Backreference, RegexError, compile_regex
 from tests.differential.wire import Local
 from tests.keyspace.test_defrag import StepClock
 

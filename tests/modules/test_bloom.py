@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rillet.errors import CommandError
-from rillet.modules.bloom import Bloom, murmur_32, murmur_64
+from rillet.modules.bundled.bloom import Bloom, murmur_32, murmur_64
 from rillet.structs.crc64 import crc64
 from tests.modules.ends import Bench
 

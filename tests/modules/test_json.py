@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rillet.errors import CommandError
-from rillet.modules.json import Path, decoded, dumped
+from rillet.modules.bundled.json import Path, decoded, dumped
 from tests.modules.ends import Bench
 
 HAS_JSONPATH = pytest.mark.skipif(

@@ -10,9 +10,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from rillet.structs.array_cursor import ArrayCursor
-from rillet.structs.array_slice import double_text, word_of, word_of_double, word_of_integer, word_of_short
-from rillet.structs.sparse_array import NO_INDEX, SparseArray
+from rillet.structs.array.array_cursor import ArrayCursor
+from rillet.structs.array.array_slice import double_text, word_of, word_of_double, word_of_integer, word_of_short
+from rillet.structs.array.sparse_array import NO_INDEX, SparseArray
 from tests.variants import by_speed
 
 VALUES = st.one_of(

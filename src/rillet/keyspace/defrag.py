@@ -52,12 +52,12 @@ from typing import Any, TypeAlias
 from rillet.keyspace.clock import Clock
 from rillet.keyspace.database import Database
 from rillet.keyspace.memory_usage import value_bytes
+from rillet.structs.array.sparse_array import SparseArray
 from rillet.structs.dict import Dict
 from rillet.structs.heap import release_free_pages
 from rillet.structs.intset import Intset
 from rillet.structs.listpack import Listpack
 from rillet.structs.quicklist import Quicklist, QuicklistNode
-from rillet.structs.sparse_array import SparseArray
 from rillet.types.array import Array
 from rillet.types.hash import Hash
 from rillet.types.list import List

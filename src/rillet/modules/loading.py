@@ -1,6 +1,6 @@
 """Finding and loading modules: files of Python, importable modules, and the modules that come with rillet.
 
-    "bloom", "json"            a module that comes with rillet: rillet.modules.bloom
+    "bloom", "json"            a module that comes with rillet: rillet.modules.bundled.bloom
     "package.module"           an importable module
     "path/to/file.py"          a file; it is executed anew for each load
     Module(...)                a declaration (rillet.open in memory only)
@@ -68,7 +68,7 @@ def declaration_of(spec: Spec) -> tuple[Module, str]:
 
 def _import(name: str) -> Any:
     """Import a module by its name."""
-    return importlib.import_module(f"rillet.modules.{name}" if name in OWN else name)
+    return importlib.import_module(f"rillet.modules.bundled.{name}" if name in OWN else name)
 
 
 def _execute(path: str) -> Any:

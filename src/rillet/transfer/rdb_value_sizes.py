@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from struct import unpack
 
 from rillet.errors import Corrupt
-from rillet.structs.array_slice import double_text
+from rillet.structs.array.array_slice import double_text
 from rillet.structs.listpack import Listpack
 from rillet.structs.ziplist import read_ziplist
 from rillet.structs.zipmap import read_zipmap

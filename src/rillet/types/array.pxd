@@ -1,5 +1,5 @@
 cimport cython
-from rillet.structs.sparse_array cimport SparseArray
+from rillet.structs.array.sparse_array cimport SparseArray
 from rillet.types.charged cimport Charged
 
 

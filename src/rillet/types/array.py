@@ -1,6 +1,6 @@
 """Arrays: the value of a key that maps indexes to values (Redis: t_array.c).
 
-An array has one encoding, sliced-array (structs/sparse_array.py). Indexes go from 0 to 2^64 - 2, and most of them may
+An array has one encoding, sliced-array (sparse_array.py). Indexes go from 0 to 2^64 - 2, and most of them may
 be empty: `count` is the number of values, the length is the highest index + 1. The insert index is the place of the
 last ARINSERT or ARRING; the next one follows it.
 
@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import Any
 
 from rillet._cython import cython
-from rillet.structs.sparse_array import NO_INDEX, SparseArray
+from rillet.structs.array.sparse_array import NO_INDEX, SparseArray
 from rillet.types.charged import Charged
 from rillet.types.encoding_limits import DEFAULTS
 

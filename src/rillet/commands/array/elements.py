@@ -19,7 +19,7 @@ from rillet.errors import CommandError, WrongType
 from rillet.runtime.implementation import Implementation
 from rillet.runtime.session import Session
 from rillet.structs.argument_spans import ArgumentSpans
-from rillet.structs.sparse_array import NO_INDEX, SparseArray
+from rillet.structs.array.sparse_array import NO_INDEX, SparseArray
 from rillet.types.array import Array
 
 _NO_INDEX = cython.declare(cython.ulonglong, NO_INDEX)

@@ -8,7 +8,7 @@ from rillet.commands.array.values import array_to_read, write_index
 from rillet.commands.table_replies import write_score
 from rillet.errors import CommandError
 from rillet.runtime.session import Session
-from rillet.structs.sparse_array import NO_INDEX
+from rillet.structs.array.sparse_array import NO_INDEX
 
 
 @command("arinfo", arity=-2, flags="readonly", syntax="key [FULL]",

@@ -20,15 +20,15 @@ from rillet.commands.array.values import array_to_read, parse_index, write_index
 from rillet.errors import CommandError
 from rillet.runtime.session import Session
 from rillet.structs import long_double
-from rillet.structs.array_cursor import ArrayCursor
-from rillet.structs.array_slice import word_of
+from rillet.structs.array.array_cursor import ArrayCursor
+from rillet.structs.array.array_slice import word_of
+from rillet.structs.array.sparse_array import SparseArray
 from rillet.structs.integer_text import decimal
-from rillet.structs.sparse_array import SparseArray
 from rillet.types.array import Array
 from rillet.types.string import string2ll
 
 if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.structs.array_slice import double_of, integer_of
+    from rillet.structs.array.array_slice import double_of, integer_of
 
 MOST_ITEMS = 1_000_000
 """The longest range of ARGETRANGE (ARGETRANGE_MAX_ITEMS)."""

@@ -8,7 +8,7 @@ from rillet.keyspace.database cimport Database
 from rillet.runtime.implementation cimport Implementation
 from rillet.runtime.session cimport Session
 from rillet.structs.argument_spans cimport ArgumentSpans
-from rillet.structs.sparse_array cimport SparseArray
+from rillet.structs.array.sparse_array cimport SparseArray
 from rillet.types.array cimport Array
 
 @cython.final

@@ -1,9 +1,9 @@
 cimport cython
 from libc.string cimport memchr, memcmp
 from rillet.commands.array.values cimport array_to_read, parse_index, write_index, write_word
-from rillet.structs.regex_matcher cimport RegexMatcher
-from rillet.structs.array_cursor cimport ArrayCursor
-from rillet.structs.sparse_array cimport SparseArray
+from rillet.structs.array.regex_matcher cimport RegexMatcher
+from rillet.structs.array.array_cursor cimport ArrayCursor
+from rillet.structs.array.sparse_array cimport SparseArray
 from rillet.types.array cimport Array
 
 

@@ -16,11 +16,11 @@ from rillet.commands.array import command
 from rillet.commands.array.values import array_to_read, parse_index, write_index, write_word
 from rillet.errors import CommandError
 from rillet.runtime.session import Session
-from rillet.structs.array_cursor import ArrayCursor
+from rillet.structs.array.array_cursor import ArrayCursor
+from rillet.structs.array.regex import Backreference, RegexError, compile_regex
+from rillet.structs.array.regex_matcher import RegexMatcher
+from rillet.structs.array.sparse_array import SparseArray
 from rillet.structs.glob import matches
-from rillet.structs.regex import Backreference, RegexError, compile_regex
-from rillet.structs.regex_matcher import RegexMatcher
-from rillet.structs.sparse_array import SparseArray
 from rillet.types.array import Array
 
 if TYPE_CHECKING:  # C functions, which the .pxd declares for the compiled module

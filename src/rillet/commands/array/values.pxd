@@ -2,8 +2,8 @@ from rillet.protocol.reply_writer cimport ReplyWriter
 from rillet.runtime.session cimport Session
 from rillet.structs.argument_spans cimport ArgumentSpans
 from rillet.structs.listpack cimport parse_digits
-from rillet.structs.array_slice cimport integer_of
-from rillet.structs.sparse_array cimport SparseArray
+from rillet.structs.array.array_slice cimport integer_of
+from rillet.structs.array.sparse_array cimport SparseArray
 from rillet.types.array cimport Array
 
 cpdef unsigned long long parse_index(bytes raw, bint terminal=*) except? 7777777777777777777

@@ -1,7 +1,7 @@
-from rillet.structs.array_slice cimport (
+from rillet.structs.array.array_slice cimport (
     ArraySlice, double_of, integer_of, offset_at, word_at, word_of, word_of_integer, word_of_short,
 )
-from rillet.structs.sparse_array cimport SparseArray
+from rillet.structs.array.sparse_array cimport SparseArray
 from rillet.types.array cimport Array
 from rillet.types.rdb.primitives cimport RdbReader, RdbWriter
 

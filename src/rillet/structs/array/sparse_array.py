@@ -22,10 +22,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from rillet._cython import cython
-from rillet.structs.array_slice import ArraySlice
+from rillet.structs.array.array_slice import ArraySlice
 
 if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.structs.array_slice import data_of, offset_at, set_word, word_at, word_of
+    from rillet.structs.array.array_slice import data_of, offset_at, set_word, word_at, word_of
 
 NO_INDEX = 2**64 - 1
 """The insert index of an array into which nothing was inserted; no value can be there."""

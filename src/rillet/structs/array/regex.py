@@ -33,8 +33,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from rillet.structs.regex_matcher import AT_END, AT_START, RegexMatcher
-from rillet.structs.regex_parser import (
+from rillet.structs.array.regex_matcher import AT_END, AT_START, RegexMatcher
+from rillet.structs.array.regex_parser import (
     BAD_PATTERN,
     IGNORE_CASE,
     NO_MEMORY,

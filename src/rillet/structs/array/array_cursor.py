@@ -10,11 +10,11 @@ cost nothing. The array must not change meanwhile. Cost: O(slices and windows be
 from __future__ import annotations
 
 from rillet._cython import cython
-from rillet.structs.array_slice import ArraySlice
-from rillet.structs.sparse_array import ArrayBlock, SparseArray
+from rillet.structs.array.array_slice import ArraySlice
+from rillet.structs.array.sparse_array import ArrayBlock, SparseArray
 
 if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.structs.array_slice import offset_at, word_at
+    from rillet.structs.array.array_slice import offset_at, word_at
 
 _BLOCK_SLOTS = cython.declare(cython.longlong, 2048)
 _BLOCK_BITS = cython.declare(cython.int, 11)

@@ -1,6 +1,6 @@
 cimport cython
-from rillet.structs.array_slice cimport ArraySlice, offset_at, word_at
-from rillet.structs.sparse_array cimport ArrayBlock, SparseArray
+from rillet.structs.array.array_slice cimport ArraySlice, offset_at, word_at
+from rillet.structs.array.sparse_array cimport ArrayBlock, SparseArray
 
 
 @cython.final

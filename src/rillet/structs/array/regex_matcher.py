@@ -1,4 +1,4 @@
-"""The matcher of a regular expression: all positions that a text can have reached, byte by byte (structs/regex.py).
+"""The matcher of a regular expression: all positions that a text can have reached, byte by byte (regex.py).
 
     positions   0 .. n-1; the last one is the end of the expression     a set of 256 bits for each
     steps       of position p: steps[first[p]] .. steps[first[p + 1]]   target, assertions

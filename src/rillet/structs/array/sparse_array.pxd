@@ -1,5 +1,5 @@
 cimport cython
-from rillet.structs.array_slice cimport ArraySlice, data_of, offset_at, set_word, word_at, word_of
+from rillet.structs.array.array_slice cimport ArraySlice, data_of, offset_at, set_word, word_at, word_of
 
 
 @cython.final

@@ -1,4 +1,4 @@
-"""The parser of regular expressions (structs/regex.py): a pattern becomes a tree of nodes (TRE: tre-parse.c).
+"""The parser of regular expressions (regex.py): a pattern becomes a tree of nodes (TRE: tre-parse.c).
 
     a(b|c)*        Pair(a, Repeat(Pair(b, c, union), 0, -1))
 
@@ -9,7 +9,7 @@ the pattern is invalid here.
 
 from __future__ import annotations
 
-from rillet.structs.regex_matcher import (
+from rillet.structs.array.regex_matcher import (
     AT_END,
     AT_START,
     AT_WORD_BOUNDARY,
