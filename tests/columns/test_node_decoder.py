@@ -15,7 +15,7 @@ from rillet.columns.arrow_batch import record_batch, rows_for  # noqa: E402
 from rillet.columns.node_decoder import DONE, FULL, NodeDecoder, NodeReader, nodes_of  # noqa: E402
 from rillet.columns.row_builder import BadValue  # noqa: E402
 from rillet.errors import Corrupt  # noqa: E402
-from rillet.types.stream.value import Stream  # noqa: E402
+from rillet.types.stream.stream import Stream  # noqa: E402
 from tests.columns import test_bad_values as modes  # noqa: E402
 from tests.columns.hostile_bytes import box, listpack  # noqa: E402
 from tests.columns.model import ENTRIES, Entry, reply, rising  # noqa: E402

@@ -15,7 +15,7 @@ from rillet.columns.node_decoder import FULL, NodeReader  # noqa: E402
 from rillet.columns.node_pages import ANSWER, DONE, MORE, NodePages  # noqa: E402
 from rillet.columns.resp_decoder import ReplyFailed  # noqa: E402
 from rillet.errors import Corrupt, ProtocolError  # noqa: E402
-from rillet.types.stream.value import Stream  # noqa: E402
+from rillet.types.stream.stream import Stream  # noqa: E402
 from tests.columns.model import ENTRIES, Entry, rising  # noqa: E402
 from tests.columns.test_node_decoder import FIRST, LAST, filled, table  # noqa: E402
 from tests.columns.test_resp_decoder import DEFAULT, TYPED, as_rows  # noqa: E402

@@ -7,7 +7,7 @@ import pytest
 from rillet.protocol.reply_parser import parse_all
 from rillet.runtime.engine import Engine
 from rillet.runtime.session import Session
-from rillet.types.stream.value import Stream
+from rillet.types.stream.stream import Stream
 
 COUNT = 1200
 KEPT = 50

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rillet.types.stream.value import Stream
+from rillet.types.stream.stream import Stream
 from tests.commands.ends import NOW, Bench
 
 

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable
 
 from rillet.types.compat import COMPATS, Compat
-from rillet.types.stream.value import Stream
+from rillet.types.stream.stream import Stream
 from tests.differential.newer import NewerCommands
 from tests.differential.wire import Local
 

@@ -12,7 +12,7 @@ from rillet.keyspace.database import AWAKE_LIMIT, Database
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings.settings import Settings
 from rillet.types.hash import Hash
-from rillet.types.stream.value import Stream
+from rillet.types.stream.stream import Stream
 from rillet.types.string import RAW, TEXT, String, new_string
 from tests.differential import hashes, list_set, values, zsets
 from tests.differential.templates import Maker, words

@@ -19,7 +19,7 @@ from rillet.persistence.rdb.writer import write_rdb
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings.settings import Settings
 from rillet.types.rdb import value as rdb
-from rillet.types.stream.value import Stream, StreamIterator
+from rillet.types.stream.stream import Stream, StreamIterator
 from tests.judge import redis_binary, running_redis
 from tests.persistence.rdb_files import file, key, raw_id, size, text
 from tests.variants import by_speed

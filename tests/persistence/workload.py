@@ -19,7 +19,7 @@ from rillet.runtime.registry import TABLE
 from rillet.types.digest import value_digest
 from rillet.types.list import List
 from rillet.types.set import Set
-from rillet.types.stream.value import Stream
+from rillet.types.stream.stream import Stream
 from rillet.types.string import String
 
 DATABASES = 3

@@ -39,8 +39,8 @@ from rillet.types.digest import value_digest
 from rillet.types.rdb import value as rdb
 from rillet.types.rdb.primitives import RdbWriter
 from rillet.types.rdb.stream import STREAM_TYPES, save_stream
+from rillet.types.stream.stream import Stream
 from rillet.types.stream.validation import LivingEntries
-from rillet.types.stream.value import Stream
 from tests.commands.ends import Bench
 from tests.judge import running_redis
 from tests.types import genuine_values

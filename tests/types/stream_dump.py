@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from rillet.types.stream.group import Group
 from rillet.types.stream.id import encode_key
 from rillet.types.stream.pending import PendingIndex
-from rillet.types.stream.value import Stream
+from rillet.types.stream.stream import Stream
 
 STREAM_LISTPACKS_2 = 19
 

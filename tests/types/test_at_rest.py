@@ -16,7 +16,7 @@ from rillet.types.hash import Hash
 from rillet.types.list import List
 from rillet.types.rdb import value as rdb
 from rillet.types.set import Set
-from rillet.types.stream.value import Stream
+from rillet.types.stream.stream import Stream
 from rillet.types.string import PLAIN, RAW, TEXT, String, new_string
 from rillet.types.zset import Zset
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rillet.types.stream.entry_lookup import EntryLookup
-from rillet.types.stream.value import Stream
+from rillet.types.stream.stream import Stream
 
 
 def stream_of(ids: set[int], deleted: set[int]) -> Stream:

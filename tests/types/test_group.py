@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from rillet.types.stream.group import Consumer, Group
 from rillet.types.stream.pending import PendingIterator
-from rillet.types.stream.value import Stream
+from rillet.types.stream.stream import Stream
 from tests.variants import by_speed, long_interpreted, seeds
 
 numbers = st.integers(0, 12)

@@ -8,7 +8,7 @@ import pytest
 
 from rillet.types.stream.group import Consumer
 from rillet.types.stream.pending import PendingIterator
-from rillet.types.stream.value import Stream
+from rillet.types.stream.stream import Stream
 from tests.variants import by_speed, seeds
 
 NAMES = [b"", b"a", b"b"]

@@ -16,7 +16,7 @@ import rillet
 from rillet.structs.listpack import Listpack
 from rillet.types.rdb import value as rdb
 from rillet.types.rdb.primitives import RdbWriter
-from rillet.types.stream.value import Stream
+from rillet.types.stream.stream import Stream
 from tests.commands.ends import Bench
 from tests.types.fuzz_restore import Fuzzer, check, sealed
 from tests.variants import by_speed, long_interpreted, seeds

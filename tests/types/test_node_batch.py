@@ -13,7 +13,7 @@ from rillet.errors import Corrupt
 from rillet.persistence.worker_thread import WorkerThread
 from rillet.types.rdb.primitives import RdbReader, RdbWriter
 from rillet.types.rdb.stream import load_stream, save_stream
-from rillet.types.stream.value import Stream
+from rillet.types.stream.stream import Stream
 from tests.variants import long_interpreted, seeds
 
 MANY = 6000 if rillet.compiled() else 2100

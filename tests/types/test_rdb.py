@@ -15,7 +15,7 @@ from rillet.errors import Corrupt
 from rillet.structs.crc64 import crc64
 from rillet.types.rdb import value as rdb
 from rillet.types.rdb.primitives import RdbReader, RdbWriter
-from rillet.types.stream.value import Stream
+from rillet.types.stream.stream import Stream
 from rillet.types.string import String, new_string, string2ll
 from tests.judge import Judge
 from tests.variants import seeds

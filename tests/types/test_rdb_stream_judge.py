@@ -14,7 +14,7 @@ import redis
 
 from rillet.types.compat import COMPATS
 from rillet.types.rdb import value as rdb
-from rillet.types.stream.value import Stream
+from rillet.types.stream.stream import Stream
 from tests.commands.ends import Bench
 from tests.judge import PEERS, Judge, peer_binary
 from tests.types.genuine import build

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from rillet.structs.listpack import Listpack
 from rillet.types.stream.check import memory_by_structure
 from rillet.types.stream.id import encode_key
-from rillet.types.stream.value import Stream, StreamIterator
+from rillet.types.stream.stream import Stream, StreamIterator
 from tests.variants import by_speed
 
 MAX = (1 << 64) - 1

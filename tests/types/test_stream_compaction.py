@@ -15,7 +15,7 @@ from rillet.runtime.engine import Engine
 from rillet.runtime.settings.settings import Settings
 from rillet.types.stream.compaction import StreamCompactor
 from rillet.types.stream.counts import StreamCounts
-from rillet.types.stream.value import Stream
+from rillet.types.stream.stream import Stream
 from tests.differential.wire import Local
 from tests.variants import by_speed
 
@@ -260,7 +260,7 @@ def test_entries_with_other_names_keep_them() -> None:
             stream.delete(number, 0)
             del entries[number]
     assert compacted(stream, 500, 20).moved > 0
-    from rillet.types.stream.value import StreamIterator
+    from rillet.types.stream.stream import StreamIterator
 
     reader, found = StreamIterator(stream, 0, 0, 2**64 - 1, 2**64 - 1, False), {}
     while reader.next_entry():

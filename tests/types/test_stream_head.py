@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from rillet.types.stream.value import DELREF, KEEPREF, Stream
+from rillet.types.stream.stream import DELREF, KEEPREF, Stream
 from tests.variants import seeds
 
 NAMES = [b"a", b"temperature", b"17"]

@@ -15,7 +15,7 @@ from rillet.structs.listpack import Listpack
 from rillet.types.stream.group import Group
 from rillet.types.stream.id import IDReader, encode_key, format_id
 from rillet.types.stream.node import validate_node
-from rillet.types.stream.value import Stream, StreamIterator
+from rillet.types.stream.stream import Stream, StreamIterator
 from tests.judge import Judge
 from tests.types.stream_dump import STREAM_LISTPACKS_2, dump_of, parse_payload
 from tests.variants import seeds

@@ -13,7 +13,7 @@ from rillet.errors import Corrupt
 from rillet.structs.listpack import Listpack
 from rillet.types.stream.id import encode_key
 from rillet.types.stream.node import validate_node
-from rillet.types.stream.value import Stream, StreamIterator
+from rillet.types.stream.stream import Stream, StreamIterator
 
 MAX = (1 << 64) - 1
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rillet.types.stream.value import ACKED, DELREF, KEEPREF, Stream, StreamIterator
+from rillet.types.stream.stream import ACKED, DELREF, KEEPREF, Stream, StreamIterator
 
 MAX = (1 << 64) - 1
 ENTRIES_OF_A_NODE = 3

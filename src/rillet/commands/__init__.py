@@ -11,7 +11,7 @@ from importlib import import_module
 # The modules that declare commands, by package.
 MODULES = {
     "connection": ("auth", "connection", "ping", "client", "tracking", "client_admin", "monitor", "transactions"),
-    "keys": ("delete", "lookup", "scan", "copy", "expire", "object", "dump", "migrate", "sort", "shape"),
+    "keys": ("delete", "lookup", "scan", "copy", "expire", "object", "dump", "migrate", "sort", "value_structures"),
     "string": ("get_set", "ranges", "counters", "lcs", "conditional_delete", "increx"),
     "bitmap": ("bits", "fields"),
     "array": ("elements", "ranges", "search", "ring", "info"),
@@ -28,7 +28,7 @@ MODULES = {
     "pubsub": ("pubsub",),
     "scripting": ("eval", "script", "function"),
     "acl": ("users", "inspection"),
-    "server": ("info", "server", "lolwut", "persistence", "monitoring", "latency", "hotkeys", "cluster", "replication",
+    "server": ("info", "time", "lolwut", "persistence", "slowlog", "latency", "hotkeys", "cluster", "replication",
                "replica", "config", "introspection", "debug", "debug_load", "wait", "memory", "modules", "help"),
 }
 

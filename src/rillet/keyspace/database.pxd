@@ -9,7 +9,7 @@ from rillet.structs.dict cimport Dict
 from rillet.structs.dict_table cimport GrowthGate, hash_bytes
 from rillet.structs.due_times cimport DueTimes
 from rillet.types.at_rest cimport awaken, to_rest
-from rillet.types.stream.value cimport Stream
+from rillet.types.stream.stream cimport Stream
 from rillet.types.string cimport String, new_string
 
 cdef int _form_with_expiry(Py_ssize_t key_size, bytes data, int form)

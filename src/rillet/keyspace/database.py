@@ -54,7 +54,7 @@ from rillet.types.at_rest import LAST_STRING, LIMIT, awaken, to_rest, type_at_re
 from rillet.types.compat import EMBEDS_UP_TO_128
 from rillet.types.hash import Hash
 from rillet.types.module import ModuleValue
-from rillet.types.stream.value import Stream
+from rillet.types.stream.stream import Stream
 from rillet.types.string import RAW, String, fits, new_string
 
 if not cython.compiled:  # the compiled module gets this C function from its .pxd file

@@ -63,7 +63,7 @@ from rillet.types.hash import Hash
 from rillet.types.list import List
 from rillet.types.module import KeyPlace, ModuleValue
 from rillet.types.stream.compaction import StreamCompactor
-from rillet.types.stream.value import Stream
+from rillet.types.stream.stream import Stream
 
 STEP = 500_000
 """Nanoseconds of work in one step."""

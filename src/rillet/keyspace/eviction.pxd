@@ -7,7 +7,7 @@ from rillet.structs.dict cimport Dict
 from rillet.structs.dict_table cimport GrowthGate
 from rillet.structs.listpack cimport Listpack
 from rillet.types.stream.node cimport int_at
-from rillet.types.stream.value cimport Stream
+from rillet.types.stream.stream cimport Stream
 
 @cython.final
 cdef class Pool:

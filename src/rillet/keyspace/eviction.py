@@ -43,7 +43,7 @@ from rillet.keyspace.lru import AccessClock
 from rillet.structs.dict import Dict
 from rillet.structs.dict_table import GrowthGate
 from rillet.structs.listpack import Listpack
-from rillet.types.stream.value import Stream
+from rillet.types.stream.stream import Stream
 
 if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
     from rillet.keyspace.memory_usage import dict_bytes

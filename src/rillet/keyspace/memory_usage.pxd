@@ -4,9 +4,9 @@ from rillet.structs.listpack cimport Listpack
 from rillet.structs.quicklist cimport Quicklist
 from rillet.structs.rax cimport Rax
 from rillet.structs.skiplist cimport Skiplist
-from rillet.types.charged cimport Charged
+from rillet.types.sized cimport SizedValue
 from rillet.types.stream.pending cimport PendingTable
-from rillet.types.stream.value cimport Stream
+from rillet.types.stream.stream cimport Stream
 from rillet.types.string cimport String
 
 cdef Py_ssize_t allocated(Py_ssize_t size) noexcept

@@ -39,13 +39,13 @@ from rillet.structs.rax import Rax
 from rillet.structs.skiplist import Skiplist
 from rillet.types.array import Array
 from rillet.types.at_rest import to_rest
-from rillet.types.charged import Charged
 from rillet.types.hash import Hash
 from rillet.types.list import List
 from rillet.types.module import ModuleValue
 from rillet.types.set import Set
+from rillet.types.sized import SizedValue
 from rillet.types.stream.pending import PendingTable
-from rillet.types.stream.value import Stream
+from rillet.types.stream.stream import Stream
 from rillet.types.string import String, new_string
 from rillet.types.zset import Zset
 
@@ -234,9 +234,9 @@ class Ledger:
             self.total -= 16 * cython.cast(cython.Py_ssize_t, string.charge)
             string.charge = 0
         elif cython.compiled:
-            charged: Charged = value
-            self.total -= charged.charge
-            charged.charge = 0
+            sized: SizedValue = value
+            self.total -= sized.charge
+            sized.charge = 0
         else:
             any_value: Any = value
             self.total -= getattr(any_value, "charge", 0)
@@ -263,9 +263,9 @@ class Ledger:
             self.total += 16 * (size - cython.cast(cython.Py_ssize_t, string.charge))
             string.charge = size
         elif cython.compiled:
-            charged: Charged = value
-            self.total += size - charged.charge
-            charged.charge = size
+            sized: SizedValue = value
+            self.total += size - sized.charge
+            sized.charge = size
         else:
             any_value: Any = value
             self.total += size - getattr(any_value, "charge", 0)

@@ -39,7 +39,7 @@ from rillet.persistence.rdb.reader import MAGICS, load_rdb
 from rillet.runtime.engine import Engine
 from rillet.runtime.host import DefaultHost
 from rillet.runtime.settings.settings import Settings
-from rillet.types.stream.value import Stream
+from rillet.types.stream.stream import Stream
 
 MANY_DATABASES = 128
 NOT_LOADED = ".not-loaded"

@@ -33,7 +33,7 @@ from rillet.types.compat import Compat
 from rillet.types.hash import Hash
 from rillet.types.rdb.value import dump
 from rillet.types.stream.id import IDReader, format_id
-from rillet.types.stream.value import Stream
+from rillet.types.stream.stream import Stream
 from rillet.types.string import String
 
 if TYPE_CHECKING:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from rillet.runtime.acl.control import AccessControl
     from rillet.runtime.blocking import Blocking
     from rillet.runtime.channels import Channels
-    from rillet.runtime.command_log import CommandLog
     from rillet.runtime.command_queue import CommandQueue
     from rillet.runtime.host import Host
     from rillet.runtime.latency import LatencyMonitor
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from rillet.runtime.replication import ReplicationState
     from rillet.runtime.session import Session
     from rillet.runtime.settings.settings import Settings
+    from rillet.runtime.slowlog import CommandLog
     from rillet.runtime.statistics import Statistics
     from rillet.runtime.tracking import Tracking
     from rillet.structs.argument_spans import ArgumentSpans

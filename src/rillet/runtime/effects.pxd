@@ -6,7 +6,7 @@ from rillet.protocol.propagation_buffer cimport PropagationBuffer
 from rillet.protocol.reply_writer cimport ReplyWriter
 from rillet.runtime.acl.user cimport User
 from rillet.runtime.command_finder cimport CommandFinder
-from rillet.runtime.command_log cimport CommandLog
+from rillet.runtime.slowlog cimport CommandLog
 from rillet.runtime.implementation cimport Implementation
 from rillet.runtime.monitors cimport Monitors
 from rillet.runtime.propagation cimport Propagation

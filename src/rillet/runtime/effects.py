@@ -25,7 +25,6 @@ from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime import registry, session_state
 from rillet.runtime.acl.user import User
 from rillet.runtime.command_finder import CommandFinder
-from rillet.runtime.command_log import CommandLog
 from rillet.runtime.implementation import Implementation
 from rillet.runtime.monitors import Monitors
 from rillet.runtime.propagation import Propagation
@@ -33,6 +32,7 @@ from rillet.runtime.redaction import redact
 from rillet.runtime.registry import Command
 from rillet.runtime.session import Session
 from rillet.runtime.settings.settings import Settings
+from rillet.runtime.slowlog import CommandLog
 from rillet.runtime.statistics import CommandCounters
 from rillet.runtime.tracking import Tracking
 from rillet.structs.argument_spans import ArgumentSpans

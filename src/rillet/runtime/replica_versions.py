@@ -24,7 +24,7 @@ from rillet.types.hash import Hash
 from rillet.types.rdb.hash import TYPE_HASH_VALKEY, losses
 from rillet.types.rdb.stream import TYPE_STREAM_88, oldest_type
 from rillet.types.rdb.value import NEWEST_VERSION, STREAMS_OF_VALKEY, type_of
-from rillet.types.stream.value import Stream
+from rillet.types.stream.stream import Stream
 
 RILLET = "rillet-"
 """The beginning of the capability with which a replica of rillet shows its version."""

@@ -30,7 +30,7 @@ from rillet.runtime.replication import ReplicationState
 from rillet.runtime.settings.settings import Settings
 from rillet.runtime.statistics import Statistics
 from rillet.structs.integer_text import decimal
-from rillet.types.stream.value import Stream
+from rillet.types.stream.stream import Stream
 
 _KEEPING = cython.declare(cython.int, session_state.LOADING | session_state.PAUSED)
 _PAUSED = cython.declare(cython.int, session_state.PAUSED)

@@ -34,7 +34,7 @@ from rillet.server.stats import memory
 from rillet.types.compat import LAG_A, LAG_C
 from rillet.types.stream.counts import StreamCounts
 from rillet.types.stream.group import Group
-from rillet.types.stream.value import Stream
+from rillet.types.stream.stream import Stream
 
 KEYS = 300_000
 """The most keys that are examined to find streams."""

@@ -23,7 +23,7 @@ from rillet.replication.applier import Applier
 from rillet.transfer.dumped_values import store_without_expiry
 from rillet.transfer.touched_keys import TouchedKeys
 from rillet.types.rdb import value as rdb
-from rillet.types.stream.value import Stream
+from rillet.types.stream.stream import Stream
 
 if TYPE_CHECKING:
     from rillet.runtime.engine import Engine

@@ -20,15 +20,15 @@ from typing import Any
 
 from rillet._cython import cython
 from rillet.structs.array.sparse_array import NO_INDEX, SparseArray
-from rillet.types.charged import Charged
 from rillet.types.encoding_limits import DEFAULTS
+from rillet.types.sized import SizedValue
 
 _NO_INDEX = cython.declare(cython.ulonglong, NO_INDEX)
 
 
 @cython.final
 @cython.cclass
-class Array(Charged):
+class Array(SizedValue):
     """The value of an array key: its `cells`."""
 
     __slots__ = ("cells",)

@@ -27,7 +27,7 @@ from rillet.types.list import List
 from rillet.types.module import MODULE_DIGEST, NOWHERE, KeyPlace, ModuleValue
 from rillet.types.set import Set
 from rillet.types.stream.iterator import StreamIterator
-from rillet.types.stream.value import Stream
+from rillet.types.stream.stream import Stream
 from rillet.types.string import String
 from rillet.types.zset import Zset
 

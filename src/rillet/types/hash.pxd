@@ -2,7 +2,7 @@ cimport cython
 from rillet.structs.dict cimport Dict
 from rillet.structs.due_times cimport DueTimes
 from rillet.structs.listpack cimport Listpack
-from rillet.types.charged cimport Charged
+from rillet.types.sized cimport SizedValue
 from rillet.types.field_triples cimport insert_span as insert_triple
 from rillet.types.field_triples cimport remove as remove_triple
 from rillet.types.field_triples cimport set_time as set_triple_time
@@ -15,7 +15,7 @@ cdef class FieldExpiry:
     cdef public Listpack triples
 
 @cython.final
-cdef class Hash(Charged):
+cdef class Hash(SizedValue):
     cdef public Listpack listpack
     cdef public Dict table
     cdef public FieldExpiry expiry

@@ -41,11 +41,11 @@ from rillet.structs.dict import Dict
 from rillet.structs.due_times import DueTimes
 from rillet.structs.listpack import HEADER_SIZE, Listpack
 from rillet.types import field_triples
-from rillet.types.charged import Charged
 from rillet.types.encoding_limits import DEFAULTS, EncodingLimits
 from rillet.types.field_triples import remove as remove_triple
 from rillet.types.field_triples import set_time as set_triple_time
 from rillet.types.field_triples import time_at as triple_time
+from rillet.types.sized import SizedValue
 
 if not cython.compiled:  # the compiled module gets this C function from its .pxd file
     from rillet.types.field_triples import insert_span as insert_triple
@@ -79,7 +79,7 @@ class FieldExpiry:
 
 @cython.final
 @cython.cclass
-class Hash(Charged):
+class Hash(SizedValue):
     """The value of a hash key: its fields and values, stored in `listpack`, `expiry.triples` or `table`."""
 
     __slots__ = ("expiry", "listpack", "table", "tag")

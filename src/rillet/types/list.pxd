@@ -1,7 +1,7 @@
 cimport cython
 from rillet.structs.argument_spans cimport ArgumentSpans
 from rillet.structs.quicklist cimport Quicklist, QuicklistNode, exceeds, size_limit
-from rillet.types.charged cimport Charged
+from rillet.types.sized cimport SizedValue
 
 @cython.final
 cdef class ListLimits:
@@ -12,7 +12,7 @@ cdef class ListLimits:
     cdef readonly Py_ssize_t threshold
 
 @cython.final
-cdef class List(Charged):
+cdef class List(SizedValue):
     cdef public Quicklist elements
     cpdef bint grow(self, Py_ssize_t nbytes, Py_ssize_t count, ListLimits limits)
     cpdef bint shrink(self, ListLimits limits, bint built=*)

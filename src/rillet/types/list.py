@@ -30,8 +30,8 @@ from rillet.structs.quicklist import (
     size_limit,
 )
 from rillet.structs.sorting import most_bytes, pack
-from rillet.types.charged import Charged
 from rillet.types.encoding_limits import DEFAULTS, EncodingLimits, has_compact, plain_threshold, sizes_lists_anew
+from rillet.types.sized import SizedValue
 
 
 @cython.final
@@ -62,7 +62,7 @@ _DEFAULTS = cython.declare(ListLimits, ListLimits())
 
 @cython.final
 @cython.cclass
-class List(Charged):
+class List(SizedValue):
     """The value of a list key: a quicklist, and the rules that select its encoding."""
 
     __slots__ = ("elements",)

@@ -26,9 +26,9 @@ from hashlib import sha1
 from typing import Any, ClassVar, NamedTuple
 
 from rillet.errors import CommandError, Corrupt, ModuleFailure
-from rillet.types.charged import Charged
 from rillet.types.module_io import ModuleReader, ModuleWriter
 from rillet.types.rdb.primitives import RdbReader, RdbWriter
+from rillet.types.sized import SizedValue
 
 CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 """The characters of a type's name; a character's position is its code (ModuleTypeNameCharSet)."""
@@ -249,7 +249,7 @@ class TypeHandle:
         self._check_end(reader, "module AUX data")
 
 
-class ModuleValue(Charged):
+class ModuleValue(SizedValue):
     """The value of a key of a module's type: `value` is the module's object."""
 
     __slots__ = ("type", "value")

@@ -2,7 +2,7 @@ cimport cython
 from rillet.structs.dict cimport Dict
 from rillet.structs.intset cimport Intset
 from rillet.structs.listpack cimport Listpack, is_lowest, parse_digits
-from rillet.types.charged cimport Charged
+from rillet.types.sized cimport SizedValue
 
 @cython.final
 cdef class SetLimits:
@@ -12,7 +12,7 @@ cdef class SetLimits:
     cdef readonly long long length
 
 @cython.final
-cdef class Set(Charged):
+cdef class Set(SizedValue):
     cdef public bint hashed
     cdef public Intset intset
     cdef public Listpack listpack

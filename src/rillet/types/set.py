@@ -27,8 +27,8 @@ from rillet.structs.dict import Dict
 from rillet.structs.integer_text import decimal
 from rillet.structs.intset import Intset
 from rillet.structs.listpack import HEADER_SIZE, Listpack
-from rillet.types.charged import Charged
 from rillet.types.encoding_limits import DEFAULTS, PACKED_LIMIT, PACKED_TABLE_LIMIT, EncodingLimits, has_compact
+from rillet.types.sized import SizedValue
 
 if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
     from rillet.structs.listpack import is_lowest, parse_digits
@@ -65,7 +65,7 @@ _DEFAULTS = cython.declare(SetLimits, SetLimits())
 
 @cython.final
 @cython.cclass
-class Set(Charged):
+class Set(SizedValue):
     """The value of a set key: its members, stored in `intset`, `listpack` or `table`."""
 
     __slots__ = ("hashed", "intset", "listpack", "spare", "table")

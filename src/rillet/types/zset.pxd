@@ -2,7 +2,7 @@ cimport cython
 from rillet.structs.dict cimport Dict
 from rillet.structs.listpack cimport Listpack
 from rillet.structs.skiplist cimport Skiplist
-from rillet.types.charged cimport Charged
+from rillet.types.sized cimport SizedValue
 from rillet.types.packed_zset cimport put_span, score_at
 
 cdef int NX
@@ -14,7 +14,7 @@ cdef int UPDATED
 cdef int SKIPPED
 
 @cython.final
-cdef class Zset(Charged):
+cdef class Zset(SizedValue):
     cdef public Listpack listpack
     cdef public Skiplist skiplist
     cdef public Dict table

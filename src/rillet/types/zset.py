@@ -41,9 +41,9 @@ from rillet.structs.float_text import listpack_score
 from rillet.structs.integer_text import decimal
 from rillet.structs.listpack import HEADER_SIZE, Listpack
 from rillet.structs.skiplist import Skiplist
-from rillet.types.charged import Charged
 from rillet.types.encoding_limits import DEFAULTS, EncodingLimits
 from rillet.types.packed_zset import score_at
+from rillet.types.sized import SizedValue
 
 if not cython.compiled:  # the compiled module gets this C function from its .pxd file
     from rillet.types.packed_zset import put_span
@@ -104,7 +104,7 @@ class MemberRange:
 
 @cython.final
 @cython.cclass
-class Zset(Charged):
+class Zset(SizedValue):
     """The value of a sorted set key: a `listpack`, or a `skiplist` of the entries of a `table`."""
 
     __slots__ = ("listpack", "skiplist", "table")

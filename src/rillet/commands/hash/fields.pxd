@@ -1,5 +1,5 @@
 cimport cython
-from rillet.commands.hash.lookup cimport fillable, find_to_change, has_expired, hash_to_fill, keep_hash, locate_live
+from rillet.commands.hash.lookup cimport fillable, find_to_change, has_expired, hash_to_fill, keep_hash, locate_unexpired
 from rillet.keyspace.database cimport Database
 from rillet.keyspace.rest_buffer cimport RestBuffer
 from rillet.runtime.implementation cimport Implementation

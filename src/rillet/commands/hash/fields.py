@@ -5,8 +5,8 @@ HSET of its result, or HSETEX with KEEPTTL if the field has an expiry. (Redis 8 
 before 8.0 cannot read.)
 
 A field that is set loses its expiry; a number that is incremented keeps it. In Redis the commands for single fields
-remove the expired fields that they read (live.py); HSET and HDEL treat them like others. In Valkey all commands pass
-over expired fields, and a command that overwrites one publishes `hexpired` first.
+remove the expired fields that they read (unexpired.py); HSET and HDEL treat them like others. In Valkey all commands
+pass over expired fields, and a command that overwrites one publishes `hexpired` first.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any
 from rillet._cython import cython
 from rillet.commands.arguments import arity_error, float_value, integer
 from rillet.commands.hash import command
-from rillet.commands.hash.live import LiveFields
 from rillet.commands.hash.times import forget_if_last, register_exactly
+from rillet.commands.hash.unexpired import UnexpiredFields
 from rillet.commands.hash.valkey import announce_overwritten
 from rillet.errors import CommandError
 from rillet.keyspace.database import Database
@@ -34,7 +34,14 @@ from rillet.types.hash import Hash
 from rillet.types.string import string2ll
 
 if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.commands.hash.lookup import fillable, find_to_change, has_expired, hash_to_fill, keep_hash, locate_live
+    from rillet.commands.hash.lookup import (
+        fillable,
+        find_to_change,
+        has_expired,
+        hash_to_fill,
+        keep_hash,
+        locate_unexpired,
+    )
     from rillet.structs.listpack import parse_digits
 
 _NOT_FINITE = "value is NaN or Infinity"
@@ -46,10 +53,10 @@ _MIN = cython.declare(cython.longlong, -(2**63))
 
 @cython.cfunc
 def _valkey_fields(session: Session, words: ArgumentSpans, value: Hash) -> object:
-    """Return the LiveFields of a hash with expired fields in Valkey, where they are not like others; else None."""
+    """Return the UnexpiredFields of a hash with expired fields in Valkey, where they are not like others; else None."""
     if value.expiry is None or not has_expired(session.db, value) or not session.engine.settings.compat.valkey:
         return None
-    return LiveFields(session, words.get(1), value)
+    return UnexpiredFields(session, words.get(1), value)
 
 
 @cython.cfunc
@@ -123,8 +130,8 @@ def _put(
 ) -> cython.longlong:  # fmt: skip
     """Set the field words[2], creating the hash if needed, and publish the event; `keep` keeps its expiry.
 
-    place: from `locate_live`; -2 if the hash must be found again. Return the expiry of the field, 0 if it has none; in
-    Valkey -2 if only another field has one.
+    place: from `locate_unexpired`; -2 if the hash must be found again. Return the expiry of the field or 0;
+    in Valkey, return -2 if only another field has an expiry.
     """
     db: Database = session.db
     buffer: RestBuffer = db.buffer
@@ -139,7 +146,7 @@ def _put(
     stored: cython.bint = value.tag == 0 and buffer.entry >= 0
     if value.expiry is not None:
         expires = session.engine.settings.compat.valkey and value.earliest() > 0
-        overwritten = expires and LiveFields(session, words.get(1), value).is_expired(words.get(2))
+        overwritten = expires and UnexpiredFields(session, words.get(1), value).is_expired(words.get(2))
     value.set_at(field, field_size, content, size, buffer.hash_entries, buffer.hash_value, keep and not overwritten)
     if expires:
         register_exactly(session, words.get(1), value)
@@ -166,7 +173,7 @@ class Hsetnx(Implementation):
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Set a field of a hash, unless it exists."""
         value: Hash | None = find_to_change(session.db, words)
-        place: cython.Py_ssize_t = -1 if value is None else locate_live(session, words, value, 2)
+        place: cython.Py_ssize_t = -1 if value is None else locate_unexpired(session, words, value, 2)
         if place >= 0:
             return session.out.integer(0)
         if _put(session, words, value, place, words.at[3], words.size[3], b"hset", False) and session.logged:
@@ -219,7 +226,7 @@ class Hincrby(Implementation):
         if by == _NOT_INT:
             by = integer(words.get(3))
         value: Hash | None = find_to_change(session.db, words)
-        place: cython.Py_ssize_t = -1 if value is None else locate_live(session, words, value, 2)
+        place: cython.Py_ssize_t = -1 if value is None else locate_unexpired(session, words, value, 2)
         if value is not None and place >= 0:
             total = _number_at(value, place)
         if (total < 0 and by < _MIN - total) or (total > 0 and by > _MAX - total):
@@ -251,7 +258,7 @@ class Hincrbyfloat(Implementation):
         except long_double.NotFinite:
             raise CommandError(_NOT_FINITE) from None
         value: Hash | None = find_to_change(session.db, words)
-        place: cython.Py_ssize_t = -1 if value is None else locate_live(session, words, value, 2)
+        place: cython.Py_ssize_t = -1 if value is None else locate_unexpired(session, words, value, 2)
         content: bytes = b"0" if value is None or place < 0 else value.content_at(place)
         content = _sum(content, by)
         when: cython.longlong = _put(session, words, value, place, content, len(content), b"hincrbyfloat", True)

@@ -19,8 +19,8 @@ from rillet._cython import cython
 from rillet.commands.arguments import arity_error, text
 from rillet.commands.hash import command, valkey
 from rillet.commands.hash.expire import NUMBER_OF_FIELDS
-from rillet.commands.hash.live import HELD, LiveFields
 from rillet.commands.hash.times import ANY_ORDER, SET, FieldTimes, forget_if_last
+from rillet.commands.hash.unexpired import HELD, UnexpiredFields
 from rillet.errors import CommandError
 from rillet.keyspace.database import Database
 from rillet.keyspace.rest_buffer import RestBuffer
@@ -64,10 +64,10 @@ def _option(words: ArgumentSpans, at: cython.Py_ssize_t) -> cython.int:
 
 @cython.cfunc
 def _held_fields(session: Session, words: ArgumentSpans, value: Hash) -> object:
-    """Return the LiveFields of a hash that may have expired fields, else None."""
+    """Return the UnexpiredFields of a hash that may have expired fields, else None."""
     if value.expiry is None or not has_expired(session.db, value):
         return None
-    return LiveFields(session, words.get(1), value, HELD)
+    return UnexpiredFields(session, words.get(1), value, HELD)
 
 
 @cython.cfunc

@@ -15,4 +15,4 @@ cdef Hash hash_to_fill(Database db, ArgumentSpans words, Hash value, Py_ssize_t 
 cdef Hash fillable(Database db, ArgumentSpans words, Hash value, Py_ssize_t pairs, Py_ssize_t widest, Py_ssize_t total)
 cdef Hash unpacked(Database db, ArgumentSpans words, Hash value)
 cdef bint keep_hash(Database db, ArgumentSpans words, Hash value)
-cdef Py_ssize_t locate_live(Session session, ArgumentSpans words, Hash value, Py_ssize_t i) except -3
+cdef Py_ssize_t locate_unexpired(Session session, ArgumentSpans words, Hash value, Py_ssize_t i) except -3

@@ -13,7 +13,7 @@ times.
 from __future__ import annotations
 
 from rillet._cython import cython
-from rillet.commands.hash.live import LiveFields
+from rillet.commands.hash.unexpired import UnexpiredFields
 from rillet.errors import WrongType
 from rillet.keyspace.database import Database
 from rillet.keyspace.rest_buffer import RestBuffer
@@ -131,14 +131,14 @@ def keep_hash(db: Database, words: ArgumentSpans, value: Hash) -> cython.bint:
 
 @cython.cfunc
 @cython.exceptval(-3, check=False)
-def locate_live(session: Session, words: ArgumentSpans, value: Hash, i: cython.Py_ssize_t) -> cython.Py_ssize_t:
+def locate_unexpired(session: Session, words: ArgumentSpans, value: Hash, i: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """Return the place of the field words[i]; -1 if it is missing or has expired, -2 if it was removed for that.
 
     Redis removes it, and a hash that it empties; the caller then finds the hash again.
     """
     place: cython.Py_ssize_t = value.locate(words.at[i], words.size[i])
     if place >= 0 and value.expiry is not None and has_expired(session.db, value):
-        fields = LiveFields(session, words.get(1), value)
+        fields = UnexpiredFields(session, words.get(1), value)
         if fields.get(words.get(i)) is None:
             return -2 if fields.expired or fields.deleted else -1
     return place

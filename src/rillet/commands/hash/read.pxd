@@ -1,5 +1,5 @@
 cimport cython
-from rillet.commands.hash.lookup cimport find_to_read, has_expired, locate_live
+from rillet.commands.hash.lookup cimport find_to_read, has_expired, locate_unexpired
 from rillet.commands.table_replies cimport write_entries, write_entry
 from rillet.commands.table_replies cimport write_table
 from rillet.protocol.reply_writer cimport ReplyWriter

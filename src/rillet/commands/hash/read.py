@@ -1,7 +1,7 @@
 """Commands that read the fields of one hash: HGET, HMGET, HGETALL and others (Redis: t_hash.c).
 
-In Redis the commands for single fields remove the expired fields that they read (live.py), and HLEN counts them. In
-Valkey all commands but HLEN pass over them.
+In Redis the commands for single fields remove the expired fields that they read (unexpired.py), and HLEN counts them.
+In Valkey all commands but HLEN pass over them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from rillet._cython import cython
 from rillet.commands.hash import command
-from rillet.commands.hash.live import SEVERAL, LiveFields, live_names, live_rows
+from rillet.commands.hash.unexpired import SEVERAL, UnexpiredFields, unexpired_names, unexpired_rows
 from rillet.commands.keys.scan import scan_value
 from rillet.commands.replies import bulk_or_null
 from rillet.protocol.reply_writer import ReplyWriter
@@ -23,7 +23,7 @@ from rillet.structs.listpack import HEADER_SIZE, Listpack
 from rillet.types.hash import Hash
 
 if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.commands.hash.lookup import find_to_read, has_expired, locate_live
+    from rillet.commands.hash.lookup import find_to_read, has_expired, locate_unexpired
     from rillet.commands.table_replies import write_entries, write_entry, write_table
 
 _HEADER = cython.declare(cython.Py_ssize_t, HEADER_SIZE)
@@ -48,7 +48,7 @@ def write_field(session: Session, words: ArgumentSpans) -> cython.bint:
     value: Hash | None = find_to_read(session.db, words)
     if value is None:
         return session.out.null()
-    place: cython.Py_ssize_t = locate_live(session, words, value, 2)
+    place: cython.Py_ssize_t = locate_unexpired(session, words, value, 2)
     return session.out.null() if place < 0 else write_value(session.out, value, place)
 
 
@@ -85,7 +85,7 @@ class Hmget(Implementation):
         value: Hash | None = find_to_read(session.db, words)
         fields: Any = None
         if value is not None and value.expiry is not None and has_expired(session.db, value):
-            fields = LiveFields(session, words.get(1), value, SEVERAL)
+            fields = UnexpiredFields(session, words.get(1), value, SEVERAL)
         out.array(words.count - 2)
         for i in range(2, words.count):
             if fields is not None:
@@ -139,7 +139,7 @@ class Hstrlen(Implementation):
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:
         """Return the length of the value of a field, or whether the field exists."""
         value: Hash | None = find_to_read(session.db, words)
-        place: cython.Py_ssize_t = -1 if value is None else locate_live(session, words, value, 2)
+        place: cython.Py_ssize_t = -1 if value is None else locate_unexpired(session, words, value, 2)
         if value is None or place < 0:
             return session.out.integer(0)
         return session.out.integer(len(value.content_at(place)) if self._length else 1)
@@ -172,7 +172,7 @@ class Hgetall(Implementation):
         if value is None:
             return self._begin(out, 0)
         if value.expiry is not None:
-            rows: list[tuple[bytes, bytes]] = live_rows(session, value)
+            rows: list[tuple[bytes, bytes]] = unexpired_rows(session, value)
             self._begin(out, len(rows))
             for field, content in rows:
                 if self._fields:
@@ -211,7 +211,7 @@ command("hgetall", arity=2, flags="readonly", since="2.0.0", syntax="key",
 def hscan(session: Session, argv: list[bytes]) -> None:
     """Return some fields of a hash with their values, and the cursor for the next call."""
     value, fields, bare = scan_value(session, argv, Hash, "HSCAN")
-    fields = live_names(session, value, fields)
+    fields = unexpired_names(session, value, fields)
     session.out.array(len(fields) if bare else 2 * len(fields))
     write_hash_fields(session, value, fields, not bare)
 

@@ -15,8 +15,8 @@ then it counts as expired and the event `hexpired` precedes the event of the com
 from __future__ import annotations
 
 from rillet.commands.arguments import LLONG_MAX, integer, syntax_error, text
-from rillet.commands.hash.live import LiveFields
 from rillet.commands.hash.times import invalid_time, is_past, register_exactly
+from rillet.commands.hash.unexpired import UnexpiredFields
 from rillet.commands.lookup import read_value, value_for_write
 from rillet.commands.replies import bulk_or_null
 from rillet.errors import CommandError
@@ -134,7 +134,7 @@ def _is_allowed(conditions: set[bytes], current: int, when: int) -> bool:
 
 
 def _set_time(
-    session: Session, fields: LiveFields, name: bytes, when: int, now: int, conditions: set[bytes] = _NO_CONDITIONS
+    session: Session, fields: UnexpiredFields, name: bytes, when: int, now: int, conditions: set[bytes] = _NO_CONDITIONS
 ) -> int:
     """Set the time of a field; return -2 if missing, 0 if not allowed, 2 if removed, else 1 (hashTypeSetExpire)."""
     value = fields.value
@@ -157,7 +157,7 @@ def expire(session: Session, argv: list[bytes], relative: bool, unit: int) -> No
     names = argv[_count(argv, at) :]
     when = parse_time(session, argv[2], unit, now if relative else 0)
     value = value_for_write(session, key, Hash)
-    fields = LiveFields(session, key, value)
+    fields = UnexpiredFields(session, key, value)
     results = [_set_time(session, fields, name, when, now, conditions) for name in names]
     session.out.array(len(names))
     for result in results:
@@ -189,7 +189,7 @@ def times(session: Session, argv: list[bytes], relative: bool, unit: int) -> Non
     """Run HTTL, HPTTL, HEXPIRETIME or HPEXPIRETIME (httlGenericCommand)."""
     names = _fixed_fields(argv, syntax_error())
     value = read_value(session, argv[1], Hash)
-    fields = LiveFields(session, argv[1], value)
+    fields = UnexpiredFields(session, argv[1], value)
     base = session.db.clock.now_ms() if relative else 0
     session.out.array(len(names))
     for name in names:
@@ -206,7 +206,7 @@ def persist(session: Session, argv: list[bytes]) -> None:
     names = _fixed_fields(argv, CommandError(_COUNT))
     key = argv[1]
     value = value_for_write(session, key, Hash)
-    fields = LiveFields(session, key, value)
+    fields = UnexpiredFields(session, key, value)
     changes = 0
     session.out.array(len(names))
     for name in names:
@@ -220,7 +220,7 @@ def persist(session: Session, argv: list[bytes]) -> None:
         session.dirty += changes - 1
 
 
-def _persist(fields: LiveFields, name: bytes) -> int:
+def _persist(fields: UnexpiredFields, name: bytes) -> int:
     """Remove the time of a field; return -2 if it is missing, -1 if it has none, else 1 (hashTypePersist)."""
     value = fields.value
     if value is None or fields.get(name) is None:
@@ -243,7 +243,7 @@ def get_and_expire(session: Session, argv: list[bytes]) -> None:
     past = bool(options.time) and is_past(session, when, now)
     if value is not None and options.expiry:
         value = session.db.wake(key)
-    fields = LiveFields(session, key, value)
+    fields = UnexpiredFields(session, key, value)
     changed: list[bytes] = []
     out.array(len(names))
     for name in names:
@@ -273,7 +273,7 @@ def get_and_expire(session: Session, argv: list[bytes]) -> None:
     _delete_if_empty(session, key, value)
 
 
-def _is_met(options: _Options, fields: LiveFields, names: list[bytes]) -> bool:
+def _is_met(options: _Options, fields: UnexpiredFields, names: list[bytes]) -> bool:
     """Return whether NX, XX, FNX and FXX allow to set the fields."""
     missing = fields.value is None
     if (b"nx" in options.flags and not missing) or (b"xx" in options.flags and missing):
@@ -288,7 +288,7 @@ def set_and_expire(session: Session, argv: list[bytes]) -> None:
     options = _Options(argv, True)
     key, now = argv[1], session.db.clock.now_ms()
     value = value_for_write(session, key, Hash)
-    fields = LiveFields(session, key, value)
+    fields = UnexpiredFields(session, key, value)
     names, contents = argv[options.first :: 2], argv[options.first + 1 :: 2]
     key_only = options.flags & {b"nx", b"xx"}
     if key_only and (b"nx" in key_only) == (value is not None):
@@ -331,7 +331,7 @@ def _set_all(
 ) -> None:
     """Set the fields of HSETEX with their time."""
     key, keeps = argv[1], options.expiry == b"keepttl"
-    fields = LiveFields(session, key, value)
+    fields = UnexpiredFields(session, key, value)
     expired: list[bytes] = []
     kept = max(when, 1) if options.time else 0  # in import-mode, the time 0 is stored
     for name, content in pairs:
@@ -353,7 +353,7 @@ def _set_all(
 
 
 def set_field(
-    session: Session, fields: LiveFields, name: bytes, content: bytes, when: int = 0, keeps: bool = False
+    session: Session, fields: UnexpiredFields, name: bytes, content: bytes, when: int = 0, keeps: bool = False
 ) -> tuple[bool, bool]:
     """Set a field with a time, 0 for none; return whether it is new, and whether it had expired (hashTypeSet).
 
@@ -380,7 +380,7 @@ def get_and_delete(session: Session, argv: list[bytes]) -> None:
     names = _fixed_fields(argv, CommandError(_COUNT))
     key = argv[1]
     value = value_for_write(session, key, Hash)
-    fields = LiveFields(session, key, value)
+    fields = UnexpiredFields(session, key, value)
     deleted = 0
     session.out.array(len(names))
     for name in names:

@@ -18,7 +18,7 @@ from rillet.types.list import List
 from rillet.types.module import KeyPlace, ModuleValue
 from rillet.types.rdb import value as rdb
 from rillet.types.set import Set
-from rillet.types.stream.value import Stream
+from rillet.types.stream.stream import Stream
 from rillet.types.string import OWN, RAW, String
 from rillet.types.zset import Zset
 

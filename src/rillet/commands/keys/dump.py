@@ -17,7 +17,7 @@ from rillet.structs.integer_text import decimal
 from rillet.types.compat import NEWEST
 from rillet.types.module import KeyPlace
 from rillet.types.rdb import value as rdb
-from rillet.types.stream.value import Stream
+from rillet.types.stream.stream import Stream
 
 
 @command("dump", arity=2, flags="readonly", since="2.6.0", syntax="key", complexity="O(bytes of the value)")

@@ -13,7 +13,7 @@ from rillet.types.hash import Hash
 from rillet.types.list import List
 from rillet.types.module import ModuleValue
 from rillet.types.set import Set
-from rillet.types.stream.value import Stream
+from rillet.types.stream.stream import Stream
 from rillet.types.string import String
 from rillet.types.zset import Zset
 

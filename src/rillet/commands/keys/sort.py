@@ -21,7 +21,7 @@ from typing import Any
 
 from rillet._cython import cython
 from rillet.commands.arguments import integer, syntax_error
-from rillet.commands.hash.live import live_value
+from rillet.commands.hash.unexpired import unexpired_value
 from rillet.commands.keys import command
 from rillet.commands.keys.named_keys import NamedKeys
 from rillet.commands.string.values import write_string_of
@@ -115,7 +115,7 @@ class Pattern:
             found = db.value_at(n)
             if not isinstance(found, Hash):
                 return None  # type: ignore[return-value]
-            return live_value(session, key, found, self.field)  # type: ignore[return-value]
+            return unexpired_value(session, key, found, self.field)  # type: ignore[return-value]
         found = keys.object_at(n)
         if found is not None:
             return found.value() if isinstance(found, String) else None  # type: ignore[return-value]

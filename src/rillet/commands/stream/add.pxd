@@ -6,7 +6,7 @@ from rillet.keyspace.rest_buffer cimport RestBuffer
 from rillet.runtime.implementation cimport Implementation
 from rillet.runtime.session cimport Session
 from rillet.structs.argument_spans cimport ArgumentSpans
-from rillet.types.stream.value cimport Stream
+from rillet.types.stream.stream cimport Stream
 from rillet.types.stream.id cimport IDReader, format_id, less
 
 @cython.final

@@ -35,7 +35,7 @@ from rillet.runtime.session_state import TRUSTED
 from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.integer_text import decimal
 from rillet.types.stream.id import IDReader
-from rillet.types.stream.value import KEEPREF, Stream
+from rillet.types.stream.stream import KEEPREF, Stream
 
 if not cython.compiled:  # for compiled code, the .pxd declares these names
     from rillet.commands.stream.arguments import integer, option, read_id

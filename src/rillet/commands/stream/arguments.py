@@ -26,7 +26,7 @@ from rillet.runtime.session_state import TRUSTED
 from rillet.structs.argument_spans import ArgumentSpans
 from rillet.types.compat import NEWEST
 from rillet.types.stream.id import IDReader
-from rillet.types.stream.value import ACKED, DELREF, KEEPREF
+from rillet.types.stream.stream import ACKED, DELREF, KEEPREF
 
 NO_TRIM = 0
 MAXLEN = 1

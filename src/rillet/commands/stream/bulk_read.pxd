@@ -5,7 +5,7 @@ from rillet.commands.stream.lookup cimport lookup_read
 from rillet.protocol.reply_writer cimport ReplyWriter
 from rillet.structs.listpack cimport Listpack
 from rillet.structs.rax_iterator cimport RaxIterator
-from rillet.types.stream.value cimport Stream
+from rillet.types.stream.stream cimport Stream
 from rillet.types.stream.id cimport IDReader, encode_key, key_ms, key_seq, less
 from rillet.types.stream.iterator cimport StreamIterator
 from rillet.types.stream.node cimport int_at

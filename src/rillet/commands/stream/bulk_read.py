@@ -40,7 +40,7 @@ from rillet.structs.rax_iterator import RaxIterator
 from rillet.types.stream.counts import StreamCounts
 from rillet.types.stream.id import IDReader
 from rillet.types.stream.iterator import StreamIterator
-from rillet.types.stream.value import Stream
+from rillet.types.stream.stream import Stream
 
 if not cython.compiled:  # for compiled code, the .pxd declares these names
     from rillet.commands.stream.arguments import integer, option

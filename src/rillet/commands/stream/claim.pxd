@@ -7,7 +7,7 @@ from rillet.commands.stream.range cimport EntryWriter
 from rillet.protocol.reply_writer cimport ReplyWriter
 from rillet.types.stream.group cimport Consumer, Group
 from rillet.types.stream.pending cimport PendingIterator
-from rillet.types.stream.value cimport Stream
+from rillet.types.stream.stream cimport Stream
 from rillet.types.stream.entry_lookup cimport EntryLookup
 from rillet.types.stream.id cimport IDReader, format_id, less
 

@@ -34,7 +34,7 @@ from rillet.types.stream.entry_lookup import EntryLookup
 from rillet.types.stream.group import MAX_DELIVERIES, Consumer, Group
 from rillet.types.stream.id import IDReader
 from rillet.types.stream.pending import PendingIterator
-from rillet.types.stream.value import Stream
+from rillet.types.stream.stream import Stream
 
 if not cython.compiled:  # for compiled code, the .pxd declares these names
     from rillet.commands.stream.arguments import integer, option, read_id

@@ -3,7 +3,7 @@ from rillet.runtime.session cimport Session
 from rillet.commands.stream.arguments cimport delete_strategy, integer, option, read_id
 from rillet.commands.stream.lookup cimport lookup_read, lookup_write
 from rillet.types.stream.group cimport Group
-from rillet.types.stream.value cimport Stream
+from rillet.types.stream.stream cimport Stream
 from rillet.types.stream.id cimport IDReader
 
 @cython.final

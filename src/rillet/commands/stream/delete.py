@@ -28,7 +28,7 @@ from rillet.errors import CommandError
 from rillet.runtime.session import Session
 from rillet.types.stream.group import Group
 from rillet.types.stream.id import IDReader
-from rillet.types.stream.value import ACKED, DELREF, KEEPREF, Stream
+from rillet.types.stream.stream import ACKED, DELREF, KEEPREF, Stream
 
 if not cython.compiled:  # for compiled code, the .pxd declares these names
     from rillet.commands.stream.arguments import delete_strategy, integer, option, read_id

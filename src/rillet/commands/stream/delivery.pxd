@@ -9,7 +9,7 @@ from rillet.types.stream.group cimport Consumer, Group
 from rillet.types.stream.id cimport format_id
 from rillet.types.stream.iterator cimport NodePlace, StreamIterator
 from rillet.types.stream.pending cimport PendingIterator, PendingTable
-from rillet.types.stream.value cimport Stream
+from rillet.types.stream.stream cimport Stream
 
 
 cdef class Delivery(ReadReply):

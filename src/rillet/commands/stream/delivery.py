@@ -23,7 +23,7 @@ from rillet.types.stream.entry_lookup import EntryLookup
 from rillet.types.stream.group import Consumer, Group
 from rillet.types.stream.iterator import NodePlace, StreamIterator
 from rillet.types.stream.pending import PendingIterator, PendingTable
-from rillet.types.stream.value import Stream
+from rillet.types.stream.stream import Stream
 
 if not cython.compiled:  # for compiled code, the .pxd declares these names
     from rillet.commands.stream.arguments import to_signed

@@ -5,7 +5,7 @@ from rillet.commands.stream.arguments cimport integer, option, read_id, read_id_
 from rillet.commands.stream.lookup cimport logged_now, lookup_write, stream_at
 from rillet.structs.argument_spans cimport ArgumentSpans
 from rillet.types.stream.group cimport Group
-from rillet.types.stream.value cimport Stream
+from rillet.types.stream.stream cimport Stream
 from rillet.types.stream.id cimport IDReader
 
 @cython.final

@@ -20,7 +20,7 @@ from rillet.runtime.session import Session
 from rillet.structs.argument_spans import ArgumentSpans
 from rillet.types.stream.group import ENTRIES_READ_UNKNOWN, Group
 from rillet.types.stream.id import IDReader
-from rillet.types.stream.value import Stream
+from rillet.types.stream.stream import Stream
 
 if not cython.compiled:  # for compiled code, the .pxd declares these names
     from rillet.commands.stream.arguments import integer, option, read_id, read_id_at

@@ -46,7 +46,7 @@ from rillet.types.stream.idmp import (
     Producers,
     idempotency_hash,
 )
-from rillet.types.stream.value import Stream
+from rillet.types.stream.stream import Stream
 
 SINCE = 86
 """The first level of `compat` with idempotent producers."""

@@ -24,7 +24,7 @@ from rillet.runtime.session import Session
 from rillet.types.stream.group import ENTRIES_READ_UNKNOWN, Consumer, Group
 from rillet.types.stream.id import format_id
 from rillet.types.stream.pending import PendingIndex, PendingIterator
-from rillet.types.stream.value import Stream, StreamIterator
+from rillet.types.stream.stream import Stream, StreamIterator
 
 ACTIVE_TIME = 72
 """The first level that shows the active time of consumers."""

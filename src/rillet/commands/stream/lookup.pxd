@@ -2,7 +2,7 @@ cimport cython
 from rillet.keyspace.database cimport Database
 from rillet.runtime.session cimport Session
 from rillet.types.stream.group cimport Consumer, Group
-from rillet.types.stream.value cimport Stream
+from rillet.types.stream.stream cimport Stream
 
 cpdef Stream lookup_write(Session session, bytes key)
 cpdef Stream lookup_read(Session session, bytes key)

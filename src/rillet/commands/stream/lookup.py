@@ -20,7 +20,7 @@ from rillet.keyspace.database import Database
 from rillet.runtime.session import Session
 from rillet.runtime.session_state import TRUSTED
 from rillet.types.stream.group import Consumer, Group
-from rillet.types.stream.value import Stream
+from rillet.types.stream.stream import Stream
 
 _TRUSTED = cython.declare(cython.int, TRUSTED)
 

@@ -6,7 +6,7 @@ from rillet.commands.stream.lookup cimport lookup_read, stream_at
 from rillet.protocol.reply_writer cimport ReplyWriter
 from rillet.structs.argument_spans cimport ArgumentSpans
 from rillet.structs.listpack cimport Listpack
-from rillet.types.stream.value cimport Stream
+from rillet.types.stream.stream cimport Stream
 from rillet.types.stream.iterator cimport StreamIterator
 
 @cython.final

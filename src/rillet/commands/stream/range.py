@@ -21,7 +21,7 @@ from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.listpack import Listpack
 from rillet.types.stream.iterator import StreamIterator
 from rillet.types.stream.node import SAMEFIELDS
-from rillet.types.stream.value import Stream
+from rillet.types.stream.stream import Stream
 
 if not cython.compiled:  # for compiled code, the .pxd declares these names
     from rillet.commands.stream.arguments import integer_at, is_named

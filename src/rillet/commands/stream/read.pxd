@@ -4,7 +4,7 @@ from rillet.commands.stream.read_blocking cimport ReadCommand
 from rillet.commands.stream.read_reply cimport ReadReply
 from rillet.protocol.reply_writer cimport ReplyWriter
 from rillet.structs.argument_spans cimport ArgumentSpans
-from rillet.types.stream.value cimport Stream
+from rillet.types.stream.stream cimport Stream
 
 
 @cython.final

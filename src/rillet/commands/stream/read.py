@@ -16,7 +16,7 @@ from rillet.commands.stream.read_reply import ReadReply
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime.session import Session
 from rillet.structs.argument_spans import ArgumentSpans
-from rillet.types.stream.value import Stream
+from rillet.types.stream.stream import Stream
 
 
 @cython.final

@@ -4,7 +4,7 @@ from rillet.commands.stream.arguments cimport integer_at, is_named, option
 from rillet.commands.stream.lookup cimport stream_at
 from rillet.structs.argument_spans cimport ArgumentSpans
 from rillet.types.stream.id cimport IDReader, format_id
-from rillet.types.stream.value cimport Stream
+from rillet.types.stream.stream cimport Stream
 
 
 cdef class ReadArguments:

@@ -6,7 +6,7 @@ from rillet.protocol.reply_writer cimport ReplyWriter
 from rillet.structs.argument_spans cimport ArgumentSpans
 from rillet.types.stream.group cimport Group
 from rillet.types.stream.id cimport less
-from rillet.types.stream.value cimport Stream
+from rillet.types.stream.stream cimport Stream
 
 
 @cython.final

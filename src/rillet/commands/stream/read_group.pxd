@@ -8,7 +8,7 @@ from rillet.commands.stream.read_reply cimport ReadReply
 from rillet.structs.argument_spans cimport ArgumentSpans
 from rillet.types.stream.group cimport Consumer, Group
 from rillet.types.stream.pending cimport PendingTable
-from rillet.types.stream.value cimport Stream
+from rillet.types.stream.stream cimport Stream
 
 
 @cython.final

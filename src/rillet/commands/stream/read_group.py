@@ -32,7 +32,7 @@ from rillet.runtime.session import Session
 from rillet.structs.argument_spans import ArgumentSpans
 from rillet.types.stream.group import Consumer, Group
 from rillet.types.stream.pending import PendingTable
-from rillet.types.stream.value import Stream
+from rillet.types.stream.stream import Stream
 
 if not cython.compiled:  # for compiled code, the .pxd declares these names
     from rillet.commands.stream.delivery import is_idle

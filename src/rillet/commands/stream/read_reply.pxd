@@ -7,7 +7,7 @@ from rillet.protocol.reply_writer cimport ReplyWriter
 from rillet.structs.argument_spans cimport ArgumentSpans
 from rillet.types.stream.id cimport less
 from rillet.types.stream.iterator cimport NodePlace, StreamIterator
-from rillet.types.stream.value cimport Stream
+from rillet.types.stream.stream cimport Stream
 
 
 cdef class ReadReply(ReadArguments):

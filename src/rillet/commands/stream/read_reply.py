@@ -20,7 +20,7 @@ from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime.session import Session
 from rillet.structs.argument_spans import ArgumentSpans
 from rillet.types.stream.iterator import NodePlace, StreamIterator
-from rillet.types.stream.value import Stream
+from rillet.types.stream.stream import Stream
 
 if not cython.compiled:  # for compiled code, the .pxd declares these names
     from rillet.commands.stream.lookup import stream_at

@@ -21,7 +21,7 @@ from rillet.keyspace.database import Database
 from rillet.structs.dict import Dict
 from rillet.types.array import Array
 from rillet.types.rdb.primitives import RdbReader, RdbWriter
-from rillet.types.stream.value import Stream
+from rillet.types.stream.stream import Stream
 from rillet.types.string import String
 
 if not cython.compiled:  # the compiled module gets these C functions from its .pxd file

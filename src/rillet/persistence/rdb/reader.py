@@ -58,7 +58,7 @@ from rillet.types.hash import Hash
 from rillet.types.module import KeyPlace, find_type, type_name
 from rillet.types.rdb import value as rdb
 from rillet.types.rdb.primitives import EmptyValue, RdbReader
-from rillet.types.stream.value import Stream
+from rillet.types.stream.stream import Stream
 from rillet.types.string import new_string
 
 Unknown = Literal["refuse", "skip", "keep"]

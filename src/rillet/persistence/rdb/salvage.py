@@ -35,7 +35,7 @@ from rillet.structs.crc64 import crc64
 from rillet.types.rdb import value as rdb
 from rillet.types.rdb.primitives import EmptyValue, RdbReader
 from rillet.types.rdb.stream import STREAM_TYPES
-from rillet.types.stream.value import Stream
+from rillet.types.stream.stream import Stream
 
 _CHECKSUM = 8
 _CHECKSUM_SINCE = 5

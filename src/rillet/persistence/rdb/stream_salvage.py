@@ -35,8 +35,8 @@ from rillet.structs.listpack import Listpack
 from rillet.types.rdb.primitives import RdbReader
 from rillet.types.rdb.stream import TYPE_STREAM_5, TYPE_STREAM_72, TYPE_STREAM_86, TYPE_STREAM_88, load_producers
 from rillet.types.stream.group import Group
+from rillet.types.stream.stream import Stream
 from rillet.types.stream.validation import LivingEntries
-from rillet.types.stream.value import Stream
 
 SALVAGED = b"salvaged"
 """The consumer that gets the pending entries whose consumer is unknown."""

@@ -49,7 +49,7 @@ from rillet.types.module import AFTER_KEYS, BEFORE_KEYS, KeyPlace
 from rillet.types.rdb import value as rdb
 from rillet.types.rdb.hash import TIMES_SINCE
 from rillet.types.rdb.primitives import RdbWriter
-from rillet.types.stream.value import Stream
+from rillet.types.stream.stream import Stream
 
 OLDEST_VERSION = 9
 """The oldest version that can be requested: Redis 5, the first with streams."""

@@ -5,7 +5,7 @@ from rillet.types.stream.group cimport Consumer, Group
 from rillet.types.rdb.stream_node_batch cimport NodeBatch
 from rillet.types.stream.pending cimport PendingTable
 from rillet.types.rdb.primitives cimport RdbReader, RdbWriter
-from rillet.types.stream.value cimport Stream
+from rillet.types.stream.stream cimport Stream
 from rillet.types.stream.id cimport less
 from rillet.types.stream.validation cimport LivingEntries
 

@@ -49,8 +49,8 @@ from rillet.types.rdb.stream_node_batch import NodeBatch
 from rillet.types.stream.group import Consumer, Group
 from rillet.types.stream.idmp import DURATION_RANGE, MAX_ENTRIES_RANGE, Producer, Producers
 from rillet.types.stream.pending import PendingTable
+from rillet.types.stream.stream import Stream
 from rillet.types.stream.validation import LivingEntries
-from rillet.types.stream.value import Stream
 
 if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
     from rillet.types.stream.id import less

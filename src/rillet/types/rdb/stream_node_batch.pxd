@@ -2,7 +2,7 @@ cimport cython
 from rillet.structs.listpack cimport Listpack
 from rillet.structs.lzf cimport refuse_block, unpack
 from rillet.types.rdb.primitives cimport RdbReader
-from rillet.types.stream.value cimport Stream
+from rillet.types.stream.stream cimport Stream
 from rillet.types.stream.id cimport key_ms, key_seq
 from rillet.types.stream.validation cimport LivingEntries
 

@@ -21,8 +21,8 @@ from rillet._cython import cython
 from rillet.errors import Corrupt
 from rillet.structs.listpack import Listpack
 from rillet.types.rdb.primitives import RdbReader
+from rillet.types.stream.stream import Stream
 from rillet.types.stream.validation import LivingEntries
-from rillet.types.stream.value import Stream
 
 if cython.compiled:
     from cython.cimports.cpython.bytearray import (  # type: ignore[import-not-found, unused-ignore]

@@ -44,7 +44,7 @@ from rillet.types.rdb.stream import (
     save_stream,
 )
 from rillet.types.set import Set
-from rillet.types.stream.value import Stream
+from rillet.types.stream.stream import Stream
 from rillet.types.string import String, new_string
 from rillet.types.zset import Zset
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rillet.structs.listpack import Listpack
     from rillet.structs.rax import Rax
     from rillet.types.stream.pending import PendingIndex
-    from rillet.types.stream.value import Stream
+    from rillet.types.stream.stream import Stream
 
 _WRAP = 1 << 64
 

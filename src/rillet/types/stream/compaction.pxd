@@ -3,7 +3,7 @@ from rillet.structs.listpack cimport Listpack
 from rillet.structs.rax_iterator cimport RaxIterator
 from rillet.types.stream.id cimport delta, encode_key, key_ms, key_seq, less, undelta
 from rillet.types.stream.node cimport entry_before, int_at, master_fields, size_at
-from rillet.types.stream.value cimport Stream
+from rillet.types.stream.stream cimport Stream
 
 
 @cython.final

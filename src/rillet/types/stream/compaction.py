@@ -41,7 +41,7 @@ from typing import Any
 from rillet._cython import cython
 from rillet.structs.listpack import Listpack
 from rillet.structs.rax_iterator import RaxIterator
-from rillet.types.stream.value import Stream
+from rillet.types.stream.stream import Stream
 
 if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
     from rillet.types.stream.id import delta, encode_key, key_ms, key_seq, less, undelta

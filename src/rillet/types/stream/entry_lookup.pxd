@@ -1,5 +1,5 @@
 cimport cython
-from rillet.types.stream.value cimport Stream
+from rillet.types.stream.stream cimport Stream
 from rillet.types.stream.id cimport less
 from rillet.types.stream.iterator cimport StreamIterator
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from rillet._cython import cython
 from rillet.types.stream.iterator import StreamIterator
-from rillet.types.stream.value import Stream
+from rillet.types.stream.stream import Stream
 
 if not cython.compiled:  # the compiled module gets this C function from its .pxd file
     from rillet.types.stream.id import less

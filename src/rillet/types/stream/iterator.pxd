@@ -2,12 +2,12 @@ cimport cython
 from rillet.structs.listpack cimport Listpack
 from rillet.structs.rax cimport Rax
 from rillet.structs.rax_iterator cimport RaxIterator
-from rillet.types.charged cimport Charged
+from rillet.types.sized cimport SizedValue
 from rillet.types.stream.id cimport encode_key, key_ms, key_seq, less, undelta
 from rillet.types.stream.node cimport count_deleted, entry_before, first_entry, int_at, mark_deleted, master_fields, size_at
 
 
-cdef class StreamNodes(Charged):
+cdef class StreamNodes(SizedValue):
     cdef readonly Rax rax
     cdef public unsigned long long length
     cdef public Py_ssize_t node_bytes

@@ -30,7 +30,7 @@ from rillet._cython import cython
 from rillet.structs.listpack import Listpack
 from rillet.structs.rax import Rax
 from rillet.structs.rax_iterator import RaxIterator
-from rillet.types.charged import Charged
+from rillet.types.sized import SizedValue
 
 if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
     from rillet.types.stream.id import encode_key, key_ms, key_seq, less, undelta
@@ -56,7 +56,7 @@ _OUT_OF_RANGE = cython.declare(cython.int, 2)
 
 
 @cython.cclass
-class StreamNodes(Charged):
+class StreamNodes(SizedValue):
     """The nodes of a stream: the tree, the number of entries, and the tail with values of its master entry.
 
     `tail` is a cache: None means unknown, and code that changes a node or the tree, except by appending, sets it to

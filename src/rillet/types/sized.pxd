@@ -1,4 +1,4 @@
 cimport cython
 
-cdef class Charged:
+cdef class SizedValue:
     cdef public Py_ssize_t charge

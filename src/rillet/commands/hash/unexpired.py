@@ -1,7 +1,7 @@
 """Access to fields that have not expired, for the commands of hashes.
 
-In Redis a command that reads an expired field removes it, and the hash with its last field. `LiveFields` does that for
-one command. What else happens depends on the command:
+In Redis a command that reads an expired field removes it, and the hash with its last field. `UnexpiredFields` does that
+for one command. What else happens depends on the command:
 
     one field      HGET, HEXISTS, HINCRBY ...      `hexpired`, or `del` with the last field; watchers are marked
     several        HMGET                           the same, but one event for all fields, from `announce`
@@ -19,7 +19,7 @@ from rillet.types.hash import Hash
 ONE, SEVERAL, HELD = range(3)
 
 
-class LiveFields:
+class UnexpiredFields:
     """The fields of a hash as one command sees them.
 
     expired: fields that were removed, without the one that emptied the hash. deleted: the hash was deleted.
@@ -78,20 +78,20 @@ class LiveFields:
             self._session.notify(b"g", b"del", self._key)
 
 
-def live_value(session: Session, key: bytes, value: Hash | None, field: bytes) -> bytes | None:
+def unexpired_value(session: Session, key: bytes, value: Hash | None, field: bytes) -> bytes | None:
     """Return the value of a field, None if it does not exist or has expired; Redis then removes it."""
     if value is None or value.expiry is None:
         return None if value is None else value.get(field)
-    return LiveFields(session, key, value).get(field)
+    return UnexpiredFields(session, key, value).get(field)
 
 
-def live_rows(session: Session, value: Hash) -> list[tuple[bytes, bytes]]:
+def unexpired_rows(session: Session, value: Hash) -> list[tuple[bytes, bytes]]:
     """Return the fields that have not expired, with their values. O(fields)"""
     now = field_clock(session.db)
     return [(field, content) for field, content, when in value.rows() if not 0 < when < now]
 
 
-def live_names(session: Session, value: Hash | None, fields: list[bytes]) -> list[bytes]:
+def unexpired_names(session: Session, value: Hash | None, fields: list[bytes]) -> list[bytes]:
     """Return those fields of a list that have not expired."""
     if value is None or value.expiry is None:
         return fields
@@ -99,4 +99,4 @@ def live_names(session: Session, value: Hash | None, fields: list[bytes]) -> lis
     return [field for field in fields if not 0 < value.time_of(field) < now]
 
 
-__all__ = ["HELD", "ONE", "SEVERAL", "LiveFields", "live_names", "live_rows", "live_value"]
+__all__ = ["HELD", "ONE", "SEVERAL", "UnexpiredFields", "unexpired_names", "unexpired_rows", "unexpired_value"]

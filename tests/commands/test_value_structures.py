@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import rillet
-from rillet.commands.keys import shape
+from rillet.commands.keys import value_structures
 from rillet.errors import CommandError
 
 
@@ -62,7 +62,7 @@ def test_values_without_such_structures(monkeypatch: pytest.MonkeyPatch) -> None
             assert store.execute("RILLET.SHAPE", key) is None
         with pytest.raises(CommandError, match="no such key"):
             store.execute("RILLET.SHAPE", "missing")
-        monkeypatch.setattr(shape, "MOST", 100)
+        monkeypatch.setattr(value_structures, "MOST", 100)
         store.execute("SADD", "large", *(f"m{n}" for n in range(300)))
         with pytest.raises(CommandError, match="more than 100 members"):
             store.execute("RILLET.SHAPE", "large")

@@ -1,6 +1,6 @@
 """SLOWLOG and Valkey's COMMANDLOG: the logs of unusual commands (Redis: slowlog.c; Valkey: commandlog.c).
 
-runtime/command_log.py records the entries. Valkey's SLOWLOG is COMMANDLOG with the type `slow`.
+runtime/slowlog.py records the entries. Valkey's SLOWLOG is COMMANDLOG with the type `slow`.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from rillet.commands.arguments import integer, subcommand_error
 from rillet.commands.server import command
 from rillet.errors import CommandError
-from rillet.runtime.command_log import SLOW, CommandLogList
 from rillet.runtime.session import Session
+from rillet.runtime.slowlog import SLOW, CommandLogList
 
 _FLAGS = "admin loading stale"
 _COUNT = "count should be greater than or equal to -1"

@@ -10,11 +10,11 @@ from rillet._cython import cython
 
 
 @cython.cclass
-class Charged:
+class SizedValue:
     """A value with a `charge`."""
 
     __slots__ = ("charge",)
     charge: cython.Py_ssize_t
 
 
-__all__ = ["Charged"]
+__all__ = ["SizedValue"]

@@ -782,5 +782,5 @@ class Stream(StreamNodes):
 
 
 # In a compiled module, an imported compiled class is not an attribute of the module. The next assignment makes it an
-# attribute, so that `from rillet.types.stream.value import Stream, StreamIterator` works compiled and interpreted.
+# attribute, so that `from rillet.types.stream.stream import Stream, StreamIterator` works compiled and interpreted.
 globals()["StreamIterator"] = StreamIterator
