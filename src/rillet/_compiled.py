@@ -90,7 +90,7 @@ TYPED = (
     "runtime/registry",
     "runtime/command_queue",
     "runtime/latency_histogram",
-    "runtime/statistics",
+    "runtime/engine_stats",
     "runtime/propagation",
     "runtime/tracking",
     "runtime/transactions",

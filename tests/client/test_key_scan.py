@@ -30,7 +30,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def servers(judge: Judge) -> Iterator[Servers]:
     with judge.client() as client:
         client.flushall()
-    with Servers(ClientOptions.of(f"redis://127.0.0.1:{judge.port}", 10)) as opened:
+    with Servers(ClientOptions.from_url(f"redis://127.0.0.1:{judge.port}", 10)) as opened:
         yield opened
 
 
@@ -114,13 +114,13 @@ def test_a_restart_or_mass_deletion_is_noticed(small: None) -> None:
     if redis_binary() is None:
         pytest.skip("redis-server is not installed (Debian: apt-get install redis-server)")
     with running_redis() as first, running_redis() as second:
-        with Servers(ClientOptions.of(f"redis://127.0.0.1:{first.port}", 5)) as servers:
+        with Servers(ClientOptions.from_url(f"redis://127.0.0.1:{first.port}", 5)) as servers:
             fill(servers, range(1000))
             planned = plan_scan(servers, 4)
             servers.call(b"", b"FLUSHALL")
             with pytest.raises(ConnectorError, match="^rillet: nearly all keys at .* were deleted .* 0 are left: load"):
                 listed(servers, planned)
-        with Servers(ClientOptions.of(f"redis://127.0.0.1:{second.port}", 5)) as servers:
+        with Servers(ClientOptions.from_url(f"redis://127.0.0.1:{second.port}", 5)) as servers:
             fill(servers, range(1000))
             with pytest.raises(ConnectorError, match="^rillet: .* was restarted or replaced after the read"):
                 listed(servers, planned)
@@ -137,7 +137,10 @@ def test_other_cursors_lead_to_shares(servers: Servers, small: None, monkeypatch
 
 
 def test_rillet_has_the_same_cursors(small: None, tmp_path: Path) -> None:
-    with running(tmp_path) as server, Servers(ClientOptions.of(f"redis://127.0.0.1:{server.port}", 10)) as servers:
+    with (
+        running(tmp_path) as server,
+        Servers(ClientOptions.from_url(f"redis://127.0.0.1:{server.port}", 10)) as servers,
+    ):
         keys = fill(servers, range(2000))
         planned = plan_scan(servers, 5)
         assert [part.kind for part in planned] == [CURSORS] * 5
@@ -153,7 +156,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def test_slots_of_a_cluster_also_while_one_moves(cluster: Cluster) -> None:
-    with Servers(ClientOptions.of(cluster.url, 20)) as servers:
+    with Servers(ClientOptions.from_url(cluster.url, 20)) as servers:
         keys = fill(servers, range(1000))
         planned = plan_scan(servers, 7)
         assert {part.kind for part in planned} == {SLOTS}

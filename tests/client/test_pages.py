@@ -31,7 +31,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 @pytest.fixture(params=["rillet", "redis"])
 def servers(request: pytest.FixtureRequest, ours: int) -> Iterator[Servers]:
     port = ours if request.param == "rillet" else request.getfixturevalue("judge").port
-    with Servers(ClientOptions.of(f"redis://127.0.0.1:{port}", 20)) as opened:
+    with Servers(ClientOptions.from_url(f"redis://127.0.0.1:{port}", 20)) as opened:
         for key in (b"a", b"b"):
             opened.call(key, b"DEL", key)
             opened.calls(key, [(b"XADD", key, b"%d-1" % n, b"n", b"%d" % n) for n in range(1, ENTRIES + 1)])
@@ -106,7 +106,7 @@ def test_an_error_reply_names_the_stream_and_keeps_the_line(servers: Servers) ->
 
 
 def test_reply_pages_follow_each_other_until_a_short_one(judge: Judge) -> None:
-    with Servers(ClientOptions.of(f"redis://127.0.0.1:{judge.port}", 20)) as servers:
+    with Servers(ClientOptions.from_url(f"redis://127.0.0.1:{judge.port}", 20)) as servers:
         adds = [(b"XADD", b"s", b"%d-1" % n, b"n", b"%d" % n) for n in range(1, 26)]
         servers.calls(b"s", [(b"DEL", b"s"), *adds])
 
@@ -138,7 +138,7 @@ SHAPES = {
 @pytest.mark.parametrize("page", [7, 100, 5000])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_parts_that_are_requested_in_advance_keep_the_order(judge: Judge, shape: str, page: int) -> None:
-    with Servers(ClientOptions.of(f"redis://127.0.0.1:{judge.port}", 20)) as servers:
+    with Servers(ClientOptions.from_url(f"redis://127.0.0.1:{judge.port}", 20)) as servers:
         adds = [(b"XADD", b"s", b"%d-%d" % (1000 + SHAPES[shape](n), n), b"n", b"%d" % n) for n in range(ENTRIES)]
         servers.calls(b"s", [(b"DEL", b"s"), (b"DEL", b"t"), *adds, *[(b"XADD", b"t", *words[2:]) for words in adds]])
         end = StreamID(1000 + SHAPES[shape](ENTRIES - 1), ENTRIES - 1)
@@ -160,7 +160,7 @@ def test_parts_that_are_requested_in_advance_keep_the_order(judge: Judge, shape:
 @pytest.mark.parametrize("fixed", [True, False])
 def test_only_a_range_with_a_fixed_end_is_cut(judge: Judge, fixed: bool) -> None:
     """An entry that is added to an open range while it is read must not be skipped for a later one."""
-    with Servers(ClientOptions.of(f"redis://127.0.0.1:{judge.port}", 20)) as servers:
+    with Servers(ClientOptions.from_url(f"redis://127.0.0.1:{judge.port}", 20)) as servers:
         adds = [(b"XADD", b"s", b"%d-1" % (1000 + 10 * n), b"n", b"%d" % n) for n in range(ENTRIES)]
         servers.calls(b"s", [(b"DEL", b"s"), *adds])
         reader = RangeReader(
@@ -181,7 +181,7 @@ class Trimmed(Exception):
 @pytest.mark.parametrize("lost", [False, True])
 def test_a_part_proves_that_no_entry_was_trimmed_before_it(judge: Judge, lost: bool, batch: int) -> None:
     """A trim behind the reader needs no check; after a trim of unread entries, no later row is passed on."""
-    with Servers(ClientOptions.of(f"redis://127.0.0.1:{judge.port}", 20)) as servers:
+    with Servers(ClientOptions.from_url(f"redis://127.0.0.1:{judge.port}", 20)) as servers:
         adds = [(b"XADD", b"s", b"%d-1" % (1000 + 10 * n), b"n", b"%d" % n) for n in range(ENTRIES)]
         servers.calls(b"s", [(b"DEL", b"s"), *adds])
         checked: list[tuple[int, StreamID]] = []
@@ -196,7 +196,7 @@ def test_a_part_proves_that_no_entry_was_trimmed_before_it(judge: Judge, lost: b
         reader = RangeReader(
             servers, rows, [pages], page_entries=90, batch_entries=batch, nodes=False, fixed=True, check=check
         )
-        with Servers(ClientOptions.of(f"redis://127.0.0.1:{judge.port}", 20)) as other:
+        with Servers(ClientOptions.from_url(f"redis://127.0.0.1:{judge.port}", 20)) as other:
             try:
                 for _ in reader.read():
                     seen += record_batch(rows, SCHEMA).column("n").to_pylist()

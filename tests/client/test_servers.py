@@ -330,7 +330,7 @@ def test_a_cluster_over_tls_whose_node_does_not_know_its_own_name(authority: Aut
 
 def test_a_later_command_of_connections_that_were_closed_was_not_sent(judge: Judge) -> None:
     """The store closes them when it finds that its directory has another owner."""
-    found = Servers(ClientOptions.of(f"redis://127.0.0.1:{judge.port}"))
+    found = Servers(ClientOptions.from_url(f"redis://127.0.0.1:{judge.port}"))
     found.replies(b"k", [[b"WATCH", b"k"]])
     found.close()
     with pytest.raises(ConnectionLost, match=f"the connection to .*{judge.port}.* was lost") as caught:

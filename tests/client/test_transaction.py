@@ -20,7 +20,7 @@ KEY, RECORD = b"events", b"{events}record"
 def servers(judge: Judge) -> Iterator[Servers]:
     with judge.client() as client:
         client.flushall()
-    with Servers(ClientOptions.of(f"redis://127.0.0.1:{judge.port}", 20)) as opened:
+    with Servers(ClientOptions.from_url(f"redis://127.0.0.1:{judge.port}", 20)) as opened:
         yield opened
 
 

@@ -119,7 +119,7 @@ def taken(rows: RowBuilder, length: int, limit: int) -> list[Any]:
             result.append(repr(objects))
             continue
         assert len(column.data) + len(column.offsets) + len(column.valid) <= limit, "a column outgrows its input"
-        buffers = column.take()
+        buffers = column.take_buffers()
         consistent(column, *buffers)
         if column is ends:
             marks = memoryview(buffers[4]).cast("i").tolist()
@@ -355,7 +355,7 @@ def try_value(rng: random.Random, pool: int) -> Any:
         if kind == kinds.JSON:
             results.append(repr(column.take_objects()))
         else:
-            buffers = column.take()
+            buffers = column.take_buffers()
             consistent(column, *buffers)
             results.append(buffers)
     for whole in (True, False):
@@ -363,7 +363,7 @@ def try_value(rng: random.Random, pool: int) -> Any:
         column.be_plain(kinds.WHOLE if whole else kinds.REAL)
         try:
             column.put(buf, start, n)
-            results.append((column.kind, column.take()))
+            results.append((column.kind, column.take_buffers()))
         except kinds.NotPlain as refused:
             results.append(repr(refused))
     return [*results, real]
@@ -387,7 +387,7 @@ def try_buffers(rng: random.Random, pool: int) -> Any:
     except (IndexError, ValueError) as refused:
         error = repr(refused)
     whole = packer.commands
-    data = bytes(packer.take())
+    data = bytes(packer.take_bytes())
     parser = CommandParser()
     parser.feed(data)
     for _ in range(whole):

@@ -23,7 +23,7 @@ def packed(packer: CommandPacker, rows: int, limit: int) -> tuple[bytes, int]:
     while row < rows:
         row = packer.pack(row, rows, limit)
         lines += packer.lines
-        data += packer.take()
+        data += packer.take_bytes()
     return data, lines
 
 

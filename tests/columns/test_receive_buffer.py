@@ -99,7 +99,7 @@ def test_the_buffer_doubles_and_so_copies_each_byte_a_constant_number_of_times(s
 def test_an_exchange_takes_the_replies_without_a_copy_and_the_writer_continues_in_the_other_buffer() -> None:
     buffer, out = ReceiveBuffer(8), ReplyWriter()
     out.integer(1)  # the first reply allocates the writer's buffer
-    out.take()
+    out.take_bytes()
     first, second = buffer.buf, out.buf
     for text in (b"one", b"two", b"x" * 5000):
         out.bulk(text)

@@ -127,7 +127,7 @@ def test_names_and_shapes_give_the_same_rows(entries: list[Fields], data: st.Dat
         feed_by_name(one, fields, number, number)
         data.draw(st.sampled_from([feed_by_name, feed_by_shape]))(other, fields, number, number)
     assert (one.length, maps_of(one)) == (other.length, maps_of(other))
-    assert [column.take() for column in one.columns] == [column.take() for column in other.columns]
+    assert [column.take_buffers() for column in one.columns] == [column.take_buffers() for column in other.columns]
 
 
 @FEEDS
@@ -356,7 +356,7 @@ def test_clear_begins_the_next_batch_with_what_was_learned() -> None:
     rows = with_columns()
     for _ in range(3):
         feed_by_name(rows, [(b"user", b"ada"), (b"n", 1)])
-    taken = [column.take()[0] for column in (*rows.columns, rows.keys, rows.items)]
+    taken = [column.take_buffers()[0] for column in (*rows.columns, rows.keys, rows.items)]
     assert taken == [3, 3, 3, 6, 6]
     rows.clear()
     assert (rows.length, rows.nbytes) == (0, 0)

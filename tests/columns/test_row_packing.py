@@ -40,7 +40,7 @@ def packed(packer: RowPacker, rows: int, limit: int = 1 << 16) -> bytes:
     row, data = 0, b""
     while row < rows:
         row = packer.pack(row, rows, limit)
-        data += packer.take()
+        data += packer.take_bytes()
     return data
 
 
@@ -168,7 +168,7 @@ def added(data: bytes) -> dict[bytes, Any]:
     session = engine.session()
     for command in commands(data):
         assert engine.execute(session, command)
-        assert not session.out.take().startswith(b"-"), command
+        assert not session.out.take_bytes().startswith(b"-"), command
     return dict(engine.databases[0].items())
 
 
@@ -276,7 +276,7 @@ def test_a_pack_ends_behind_the_row_that_reaches_the_limit(limit: int) -> None:
     assert packer.commands == row
     assert packer.used == row * one
     assert packer.pack(row, 50, limit) == row  # full until it is taken
-    assert len(packer.take()) == row * one
+    assert len(packer.take_bytes()) == row * one
     assert (packer.used, packer.commands) == (0, 0)
 
 

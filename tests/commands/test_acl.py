@@ -187,13 +187,13 @@ def test_a_blocked_client_is_checked_when_its_command_continues(bench: Bench) ->
     assert not bench.engine.execute(user.session, [b"BLPOP", b"l", b"0"])
     bench("ACL", "SETUSER", "u", "-blpop")
     bench("RPUSH", "l", "x")
-    reply = user.session.out.take()
+    reply = user.session.out.take_bytes()
     if bench.engine.settings.compat.name == "7.0":
         assert b"x" in reply
         return
     assert reply == b"-NOPERM User u has no permissions to run the 'blpop' command\r\n"
     assert bench("LLEN", "l") == 1
-    counted = bench.engine.statistics.of(TABLE.by_name[b"blpop"])
+    counted = bench.engine.stats.of_command(TABLE.by_name[b"blpop"])
     assert (counted.calls, counted.rejected, counted.failed) == (0, 1, 0)
     bench.engine.check()
 

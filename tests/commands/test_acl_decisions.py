@@ -25,7 +25,7 @@ pytestmark = pytest.mark.both
 def spans(*argv: bytes) -> ArgumentSpans:
     """Return the words of a call; `argv` must stay alive."""
     words = ArgumentSpans()
-    words.take(list(argv), 0, len(argv))
+    words.point_to(list(argv), 0, len(argv))
     return words
 
 
@@ -248,7 +248,7 @@ def test_a_pipeline_stops_at_the_call_that_is_denied(compat: str) -> None:
         assert door.parser is not None
         door.parser.feed(b"".join(map(pack, [*([before] if before else []), *lines, *([after] if after else [])])))
         bench.engine.drain(door.session, door.parser, 1 << 30)
-        return [line.startswith(b"-NOPERM") for line in door.session.out.take().split(b"\r\n")[: len(keys) + 1]]
+        return [line.startswith(b"-NOPERM") for line in door.session.out.take_bytes().split(b"\r\n")[: len(keys) + 1]]
 
     assert denied([], [])[: len(keys)] == [key == b"b" for key in keys]
     assert bench("DBSIZE") == 4

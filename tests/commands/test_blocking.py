@@ -83,7 +83,7 @@ def test_one_entry_serves_one_client_and_the_others_are_not_tried() -> None:
 
     def run(session: Session, *words: bytes) -> list[object]:
         engine.execute(session, list(words))
-        return parse_all(session.out.take())
+        return parse_all(session.out.take_bytes())
 
     run(admin, b"XGROUP", b"CREATE", b"s", b"g", b"$", b"MKSTREAM")
     sessions = [engine.session() for _ in range(50)]
@@ -95,7 +95,7 @@ def test_one_entry_serves_one_client_and_the_others_are_not_tried() -> None:
         session.blocked.serve = noting(asked, session.blocked.serve)
     for served in range(3):
         run(admin, b"XADD", b"s", b"%d-1" % (served + 1), b"f", b"v")
-        (reply,) = parse_all(sessions[served].out.take())
+        (reply,) = parse_all(sessions[served].out.take_bytes())
         assert reply == [[b"s", [[b"%d-1" % (served + 1), [b"f", b"v"]]]]]
         assert asked == sessions[served : served + 2]  # the one that was served, and the first that was not
         asked.clear()

@@ -55,7 +55,7 @@ class Bench:
         parser = CommandParser()
         parser.feed(b"".join(map(pack_command, commands)))
         self.engine.drain(session, parser, 1 << 40)
-        return session.out.take()
+        return session.out.take_bytes()
 
     def calls(self, *commands: list[bytes]) -> int:
         """Return the calls of functions while a pipeline runs."""

@@ -113,7 +113,7 @@ def test_each_command_of_a_pipeline_is_logged_as_it_was_sent(bench: Bench, trans
     parser = CommandParser()
     parser.feed(b"".join(map(pack, [[b"MULTI"], *sent, [b"EXEC"]] if transaction else sent)))
     bench.engine.drain(bench.session, parser, 1 << 20)
-    bench.session.out.take()
+    bench.session.out.take_bytes()
     first, *entries = bench("SLOWLOG", "GET", -1)[::-1]
     assert first[3][0] == (b"MULTI" if transaction else b"CONFIG")
     assert [entry[3] for entry in entries] == sent
@@ -168,7 +168,7 @@ def test_a_slow_call_among_consecutive_ones_is_logged() -> None:
         logged = [read(entry.words) for entry in engine.command_log.logs["slow"].entries]
         assert len(logged) <= 1
         assert all(argv[0] == b"SET" for argv in logged)
-        assert engine.statistics.of(client.session.command).calls == 200
+        assert engine.stats.of_command(client.session.command).calls == 200
         found += logged
     assert found
 

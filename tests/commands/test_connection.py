@@ -111,7 +111,7 @@ def test_client_unblock_unblocks_a_blocked_connection(reason: tuple[str, ...], r
     other.session.on_wake = lambda: woken.append(True)
     assert not bench.engine.execute(other.session, [b"XREAD", b"BLOCK", b"0", b"STREAMS", b"s", b"$"])
     assert bench("CLIENT", "UNBLOCK", other.session.id, *reason) == 1
-    assert other.session.out.take() == reply
+    assert other.session.out.take_bytes() == reply
     assert woken == [True]
     assert bench("CLIENT", "UNBLOCK", other.session.id) == 0
     assert not bench.engine.databases[0].blocking_keys

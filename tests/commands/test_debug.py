@@ -58,7 +58,7 @@ def test_debug_populate_is_not_logged() -> None:
     assert local("DEBUG", "POPULATE", 100) == b"OK"
     local("MULTI")
     assert local("EXEC") is None
-    assert log.feed.take() == b""
+    assert log.feed.take_bytes() == b""
     assert local("DBSIZE") == 100
     local.engine.check()
 

@@ -28,7 +28,7 @@ class _Watched(Bench):
 
     def events(self) -> list[tuple[str, str]]:
         """Return the events since the last call: name and key."""
-        data = self.subscriber.session.out.take()
+        data = self.subscriber.session.out.take_bytes()
         start = data.find(b"*4\r\n")
         found = [] if start < 0 else list(_messages(data[start:]))
         return [(message[2].partition(b":")[2].decode(), message[3].decode()) for message in found]
@@ -40,7 +40,7 @@ class _Watched(Bench):
         self.events()
 
     def count(self) -> int:
-        return self.engine.statistics.expired_keys
+        return self.engine.stats.expired_keys
 
 
 PAYLOAD = dump(new_string(b"value"))
@@ -106,14 +106,14 @@ def test_expired_keys_active_counts_those_of_the_cycle() -> None:
         end("SET", key, "v", "PX", 1)
     end.clock.advance(10)
     end("GET", "a")
-    assert (end.count(), end.engine.statistics.expired_keys_active) == (1, 0)
+    assert (end.count(), end.engine.stats.expired_keys_active) == (1, 0)
     end.engine.active_expire = True
     end.engine.expire_cycle()
-    assert (end.count(), end.engine.statistics.expired_keys_active) == (3, 2)
+    assert (end.count(), end.engine.stats.expired_keys_active) == (3, 2)
     text = end("INFO", "stats")
     assert b"expired_keys:3\r\nexpired_keys_active:2\r\n" in text
     end("CONFIG", "RESETSTAT")
-    assert end.engine.statistics.expired_keys_active == 0
+    assert end.engine.stats.expired_keys_active == 0
     assert b"expired_keys_active" not in Bench(compat="7.0")("INFO", "stats")
 
 
@@ -176,7 +176,7 @@ def test_the_cycle_deletes_keys_in_the_millisecond_of_their_expiry_since_redis_8
     end.clock.advance(1)
     end.engine.expire_cycle()
     assert end("DBSIZE") == 0
-    assert end.engine.statistics.expired_keys == 1
+    assert end.engine.stats.expired_keys == 1
 
 
 @pytest.mark.parametrize("command", ["SET k new", "SET k new XX", "SET k new GET", "MSET k new"])

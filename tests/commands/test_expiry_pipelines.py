@@ -57,7 +57,7 @@ def test_commands_in_a_buffer_have_the_effects_of_single_commands(settings: dict
         assert dict(ours.expiries()) == dict(theirs.expiries())
         assert bits(ours) == bits(theirs)
         assert (ours.hits, ours.misses) == (theirs.hits, theirs.misses)
-        assert quick.log.feed.take() == slow.log.feed.take()
+        assert quick.log.feed.take_bytes() == slow.log.feed.take_bytes()
         step = chance.choice((1, 1, 700, 3000))
         for side in (quick, slow):
             side.clock.advance(step)
@@ -82,10 +82,10 @@ def test_a_plain_call_runs_no_handler(line: bytes) -> None:
     side = Side(log := Log(False), compat="newest")
     side.run([b"SET", b"k", b"v"])
     side.run([b"SET", b"timed", b"v", b"PX", b"100000"])
-    log.feed.take()
+    log.feed.take_bytes()
     before = side.session.argv
     reply, logged = PLAIN[line]
     assert side.send(pack_command(line.split())) == reply
     assert side.session.argv is before
     assert calls(side, line.split()[0].lower().decode()) == 1
-    assert log.feed.take() == (pack_command(logged.split()) if logged else b"")
+    assert log.feed.take_bytes() == (pack_command(logged.split()) if logged else b"")

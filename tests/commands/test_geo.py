@@ -73,7 +73,7 @@ def test_coordinates_have_the_seventeen_decimals_of_printf() -> None:
         text = "0" if text == "-0" else text
         out = ReplyWriter()
         write_coordinate(out, number, False)
-        assert out.take() == f"${len(text)}\r\n{text}\r\n".encode()
+        assert out.take_bytes() == f"${len(text)}\r\n{text}\r\n".encode()
 
 
 def test_distances_have_four_decimals_rounded_to_even() -> None:
@@ -82,4 +82,4 @@ def test_distances_have_four_decimals_rounded_to_even() -> None:
         text = f"{round(metres * 10000.0):05d}"
         out = ReplyWriter()
         write_distance(out, metres)
-        assert out.take() == f"${len(text) + 1}\r\n{text[:-4]}.{text[-4:]}\r\n".encode()
+        assert out.take_bytes() == f"${len(text) + 1}\r\n{text[:-4]}.{text[-4:]}\r\n".encode()

@@ -67,7 +67,7 @@ def test_the_cycle_removes_expired_fields_and_empty_hashes(timed: Timed) -> None
     timed.engine.expire_cycle()
     assert (timed.ask("HLEN h"), timed.ask("EXISTS gone")) == (1, 0)
     assert not timed.engine.databases[0].subexpires
-    logged = [one for one in commands_in(log.feed.take()) if one[0] not in (b"SELECT", b"MULTI", b"EXEC")]
+    logged = [one for one in commands_in(log.feed.take_bytes()) if one[0] not in (b"SELECT", b"MULTI", b"EXEC")]
     if timed.engine.settings.compat.valkey:
         assert sorted(logged) == [[b"HDEL", b"gone", b"a"], [b"HDEL", b"h", b"a", b"b"], [b"UNLINK", b"gone"]]
         assert b"expired_fields:3" in timed.run([b"INFO", b"stats"])
@@ -122,7 +122,7 @@ def test_a_replay_keeps_fields_until_the_log_removes_them(timed: Timed) -> None:
     replica.clock.advance(10_000)
     replica.session = replica.engine.session(trusted=True)
     replica.engine.loading = True
-    for argv in commands_in(log.feed.take()):
+    for argv in commands_in(log.feed.take_bytes()):
         assert not replica.run(argv).startswith(b"-")
     replica.engine.loading = False
     assert replica.ask("HGETALL h") == timed.ask("HGETALL h") == [b"b", b"6"]
@@ -154,9 +154,9 @@ def test_events_of_fields() -> None:
     one = Timed(notify_keyspace_events="hSTIV")
     listener = Local(one.engine)
     listener("PSUBSCRIBE", "__*")
-    listener.session.out.take()
+    listener.session.out.take_bytes()
     one.ask("HSET h a 1 bc 2")
-    said = listener.session.out.take()
+    said = listener.session.out.take_bytes()
     for channel, message in (
         (b"__subkeyspace@0__:h", b"hset|1:a,2:bc"), (b"__subkeyevent@0__:hset", b"1:h|1:a,2:bc"),
         (b"__subkeyspaceitem@0__:h\na", b"hset"), (b"__subkeyspaceitem@0__:h\nbc", b"hset"),
@@ -165,7 +165,7 @@ def test_events_of_fields() -> None:
         assert b"$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(channel), channel, len(message), message) in said
     assert said.count(b"pmessage") == 5
     one.ask("DEL h")
-    assert listener.session.out.take() == b""
+    assert listener.session.out.take_bytes() == b""
 
 
 @pytest.mark.parametrize(("compat", "header"), [("newest", b"REDIS0012"), ("valkey", b"VALKEY080")])

@@ -56,9 +56,9 @@ def test_an_estimate_that_is_written_is_a_change(bench: Bench) -> None:
         assert bench("PFCOUNT", "k") == 1
         bench.engine.execute(other, [b"MULTI"])
         bench.engine.execute(other, [b"EXISTS", b"k"])
-        other.out.take()
+        other.out.take_bytes()
         bench.engine.execute(other, [b"EXEC"])
-        assert other.out.take() == (b"*-1\r\n" if expected is None else b"*1\r\n:1\r\n")
+        assert other.out.take_bytes() == (b"*-1\r\n" if expected is None else b"*1\r\n:1\r\n")
 
 
 def test_the_log_leads_to_the_same_bytes(bench: Bench) -> None:

@@ -58,7 +58,7 @@ def test_a_batch_of_commands_has_the_effects_of_the_single_commands(log: str, po
             assert bits(quick.engine.databases[0]) == bits(slow.engine.databases[0])
         if quick.log is not None:
             assert slow.log is not None
-            assert quick.log.feed.take() == slow.log.feed.take()
+            assert quick.log.feed.take_bytes() == slow.log.feed.take_bytes()
         for side in (quick, slow):
             side.clock.advance(1)
             side.engine.check()
@@ -69,9 +69,9 @@ def test_plain_calls_run_no_handler() -> None:
     side.send(pack_command([b"PFADD", b"k", b"x"]) + pack_command([b"PFCOUNT", b"k"]))  # the value is awake now
     before = side.session.argv
     add, count = pack_command([b"PFADD", b"k", b"y", b"z"]), pack_command([b"PFCOUNT", b"k"])
-    log.feed.take()
+    log.feed.take_bytes()
     assert side.send(add * 2 + count * 2) == b":1\r\n:0\r\n:3\r\n:3\r\n"
     assert side.session.argv is before
     assert (calls(side, "pfadd"), calls(side, "pfcount")) == (3, 3)
-    assert log.feed.take() == add + count  # neither the addition nor the estimate is logged twice
+    assert log.feed.take_bytes() == add + count  # neither the addition nor the estimate is logged twice
     assert side.engine.dirty == 6

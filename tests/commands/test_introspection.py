@@ -52,7 +52,7 @@ def test_info_counts_what_happens(bench: Bench) -> None:
 def test_errors_count_under_their_first_word(bench: Bench) -> None:
     texts = "WRONGTYPE x", "ABC\r\n-ABC FAKE", "NOBLANK", "NOBLANK\r\n", "a:#b c", "A" * 31 + " x", "B" * 30 + " x"
     for one in texts:
-        bench.engine.statistics.count_error(one, bench.engine.settings.compat)
+        bench.engine.stats.count_error(one, bench.engine.settings.compat)
     assert info(bench, "errorstats") == {
         "errorstat_ABC": "count=1", f"errorstat_{'B' * 30}": "count=1", "errorstat_ERR": "count=3",
         "errorstat_WRONGTYPE": "count=1", "errorstat_a__b": "count=1",
@@ -64,19 +64,19 @@ def test_errors_count_under_their_first_word(bench: Bench) -> None:
 ])  # fmt: skip
 def test_the_words_of_scripts_are_limited(compat: str, others: list[str]) -> None:
     bench = Bench(compat=compat)
-    statistics = bench.engine.statistics
+    stats = bench.engine.stats
     for number in range(100, 228):
-        statistics.count_error(f"W{number} text", bench.engine.settings.compat, True)
+        stats.count_error(f"W{number} text", bench.engine.settings.compat, True)
     assert len(info(bench, "errorstats")) == 128
-    statistics.count_error("W200 text", bench.engine.settings.compat, True)
-    statistics.count_error("W300 text", bench.engine.settings.compat, True)
-    statistics.count_error("OTHER text", bench.engine.settings.compat)
+    stats.count_error("W200 text", bench.engine.settings.compat, True)
+    stats.count_error("W300 text", bench.engine.settings.compat, True)
+    stats.count_error("OTHER text", bench.engine.settings.compat)
     counted = info(bench, "errorstats")
     assert counted.get("errorstat_W200") == (None if compat == "8.6" else "count=2")
     assert [word.removeprefix("errorstat_") for word in counted if not word.startswith("errorstat_W")] == others
-    assert statistics.error_replies == 131
+    assert stats.error_replies == 131
     bench("CONFIG", "RESETSTAT")
-    statistics.count_error("OTHER text", bench.engine.settings.compat)
+    stats.count_error("OTHER text", bench.engine.settings.compat)
     assert info(bench, "errorstats") == {"errorstat_OTHER": "count=1"}
 
 

@@ -104,7 +104,7 @@ def test_wait_times_out_because_there_are_no_replicas(bench: Bench) -> None:
     assert session.blocked is not None
     assert session.blocked.deadline == NOW + 100
     bench.engine.blocking.expire(session)
-    assert session.out.take() == b":0\r\n"
+    assert session.out.take_bytes() == b":0\r\n"
 
 
 def test_small_integers_count_as_shared(bench: Bench) -> None:

@@ -126,7 +126,7 @@ def test_the_deadline_is_in_milliseconds_rounded_up() -> None:
     assert not bench.engine.execute(bench.session, [b"BLPOP", b"l", b"0.0001"])
     assert bench.session.blocked.deadline == bench.clock.now_ms() + 1
     bench.engine.blocking.expire(bench.session)
-    bench.session.out.take()
+    bench.session.out.take_bytes()
     assert bench("BLPOP", "l", "1e17") == "ERR timeout is out of range"
     assert bench("BLPOP", "l", "-inf") == "ERR timeout is negative"
     assert bench("BLPOP", "l", "inf") == "ERR timeout is out of range"

@@ -11,7 +11,7 @@ from tests.differential.wire import Local
 
 def lines(watcher: Local) -> list[str]:
     """Return the lines that a watching session received, without the time and the client."""
-    received: bytes = watcher.session.out.take()
+    received: bytes = watcher.session.out.take_bytes()
     return [line.partition("] ")[2] for line in received.decode().split("\r\n") if line]
 
 
@@ -30,9 +30,9 @@ def watch(bench: Bench) -> Local:
 def test_a_line_has_time_database_client_and_arguments(bench: Bench) -> None:
     watcher = watch(bench)
     bench("SELECT", 3)
-    watcher.session.out.take()
+    watcher.session.out.take_bytes()
     bench("SET", b'k"\\\r\n\t\x07\x08\xff', 5)
-    line = watcher.session.out.take()
+    line = watcher.session.out.take_bytes()
     assert line == b'+%d.%06d [3 ?:0] "SET" "k\\"\\\\\\r\\n\\t\\a\\b\\xff" "5"\r\n' % divmod(NOW * 1000, 1_000_000)
 
 
@@ -56,7 +56,7 @@ def test_each_command_of_a_pipeline_is_shown_as_it_was_sent(bench: Bench) -> Non
 def test_a_script_is_shown_before_its_commands(bench: Bench) -> None:
     watcher = watch(bench)
     bench("EVAL", "redis.call('SET', KEYS[1], '1') return redis.call('GET', KEYS[1])", 1, "k")
-    received = watcher.session.out.take().decode().splitlines()
+    received = watcher.session.out.take_bytes().decode().splitlines()
     assert [line.partition(" ")[2] for line in received] == [
         '[0 ?:0] "EVAL" "redis.call(\'SET\', KEYS[1], \'1\') return redis.call(\'GET\', KEYS[1])" "1" "k"',
         '[0 lua] "SET" "k" "1"', '[0 lua] "GET" "k"',
@@ -81,7 +81,7 @@ def test_a_watching_client_cannot_use_keys_until_reset(bench: Bench) -> None:
     assert watcher("PUBLISH", "a", "b") == "ERR Replica can't interact with the keyspace"
     assert b" flags=O " in bench("CLIENT", "LIST")
     assert bench.engine.observed
-    watcher.session.out.take()
+    watcher.session.out.take_bytes()
     assert watcher.run([b"RESET"]) == b"+RESET\r\n"
     assert not bench.engine.observed
     assert watcher("GET", "a") == b"-1"

@@ -102,7 +102,7 @@ def content(value: Any) -> object:
 def state(side: Side) -> object:
     databases = [{key: content(value) for key, value in one.items()} for one in side.engine.databases[:2]]
     counted = [(one.hits, one.misses) for one in side.engine.databases]
-    return databases, counted, side.engine.dirty, side.engine.statistics.commands_processed
+    return databases, counted, side.engine.dirty, side.engine.stats.commands_processed
 
 
 def sorted_lines(replies: bytes) -> bytes:
@@ -150,9 +150,9 @@ def test_values_at_rest_change_as_objects_do(compat: str, log: bool, settings: d
         assert state(quick) == state(slow)
         assert state(handled) == state(slow)
         if quick.log is not None and handled.log is not None and slow.log is not None:
-            logged = slow.log.feed.take()
-            assert quick.log.feed.take() == logged
-            assert handled.log.feed.take() == logged
+            logged = slow.log.feed.take_bytes()
+            assert quick.log.feed.take_bytes() == logged
+            assert handled.log.feed.take_bytes() == logged
         if policy == "allkeys-lru":
             for ours, theirs in zip(quick.engine.databases, slow.engine.databases, strict=True):
                 assert bits(ours) == bits(theirs)
@@ -183,7 +183,7 @@ def test_a_small_value_is_created_and_changed_without_an_object(argv: list[bytes
     assert database.awake_value(b"k") is None
     assert database.created == database.awake == []
     assert database.keys.get(b"k") == to_rest(database.view(b"k"))
-    assert log.feed.take().startswith(b"*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n" + one)
+    assert log.feed.take_bytes().startswith(b"*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n" + one)
     side.engine.check()
 
 
@@ -320,7 +320,7 @@ def test_without_memory_to_tidy_up_a_change_is_executed_and_logged(monkeypatch: 
     assert failures >= 4
     side.engine.databases[0].keys.tidy(1)  # as after deletions during a pause
     monkeypatch.undo()
-    twin.send(log.feed.take())
+    twin.send(log.feed.take_bytes())
     for argv in ([b"HGETALL", b"h"], [b"LRANGE", b"l", b"0", b"-1"], [b"EXISTS", b"s"]):
         assert side.run(argv) == twin.run(argv)
 
@@ -342,8 +342,8 @@ def test_after_an_exception_in_a_batch_the_calls_before_it_are_counted_and_logge
     for number in range(5):
         side.run([b"HSET", b"h%d" % number, b"f", b"v"])
         side.run([b"RPUSH", b"l%d" % number, b"v"])
-    log.feed.take()
-    dirty, processed = side.engine.dirty, side.engine.statistics.commands_processed
+    log.feed.take_bytes()
+    dirty, processed = side.engine.dirty, side.engine.stats.commands_processed
     before = calls(side, name.decode().lower())
     times = 0
     original = getattr(Dict, method)
@@ -362,7 +362,7 @@ def test_after_an_exception_in_a_batch_the_calls_before_it_are_counted_and_logge
     monkeypatch.undo()
     writes = 0 if name == b"HGET" else 2
     assert side.engine.dirty - dirty == writes
-    assert side.engine.statistics.commands_processed - processed == 3  # the third one has begun, as with a handler
+    assert side.engine.stats.commands_processed - processed == 3  # the third one has begun, as with a handler
     assert calls(side, name.decode().lower()) - before == 3
-    assert log.feed.take() == b"".join(map(pack_command, commands[:writes]))
+    assert log.feed.take_bytes() == b"".join(map(pack_command, commands[:writes]))
     side.engine.check()

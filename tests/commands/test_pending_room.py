@@ -16,7 +16,7 @@ GONE = [b"%d-1" % ms for ms in range(1, COUNT - KEPT + 1)]
 
 def run(session: Session, *words: bytes) -> object:
     session.engine.execute(session, list(words))
-    (reply,) = parse_all(session.out.take())
+    (reply,) = parse_all(session.out.take_bytes())
     return reply
 
 

@@ -36,7 +36,7 @@ class Stage:
     def run(self, who: int, line: str) -> list[bytes]:
         """Let one client run a command; return what each client received."""
         self.engine.execute(self.clients[who].session, line.encode().split())
-        return [client.session.out.take() for client in self.clients]
+        return [client.session.out.take_bytes() for client in self.clients]
 
 
 class RedisStage:

@@ -47,7 +47,7 @@ class Client:
         self.parser.feed(b"".join(pack_command([word.encode() for word in line.split()]) for line in lines))
         while self.engine.drain(self.session, self.parser, LIMIT):
             pass
-        return self.session.out.take()
+        return self.session.out.take_bytes()
 
     def queued(self) -> int:
         """Return the number of commands that wait for EXEC."""
@@ -72,7 +72,7 @@ def test_queueing_stops_at_the_limit_of_replies() -> None:
     client.parser.feed(b"".join(pack_command([b"SET", b"k", b"%d" % n]) for n in range(50)))
     turns = 1
     while client.engine.drain(client.session, client.parser, 20):
-        assert client.session.out.take() == 3 * b"+QUEUED\r\n"
+        assert client.session.out.take_bytes() == 3 * b"+QUEUED\r\n"
         turns += 1
     assert turns == 17
     assert client.queued() == 50
@@ -84,5 +84,5 @@ def test_a_command_that_arrives_in_pieces_is_queued_once() -> None:
     for at in range(len(data)):
         client.parser.feed(data[at : at + 1])
         client.engine.drain(client.session, client.parser, LIMIT)
-    assert client.session.out.take() == b"+OK\r\n" + 9 * b"+QUEUED\r\n"
+    assert client.session.out.take_bytes() == b"+OK\r\n" + 9 * b"+QUEUED\r\n"
     assert client.send("EXEC", "GET k") == b"*9\r\n" + 9 * b"+OK\r\n" + b"$1\r\n8\r\n"

@@ -76,7 +76,7 @@ def test_commands_lead_to_the_state_of_the_table(commands: str, state: str) -> N
     bench = Bench()
     for command in commands.split(", "):
         bench.engine.execute(bench.session, command.encode().split())
-        bench.session.out.take()
+        bench.session.out.take_bytes()
     assert names(bench.session.state) == state
     bench.engine.check()
 
@@ -96,7 +96,7 @@ def test_the_invariants_hold_after_any_sequence_of_commands() -> None:
             session = bench.engine.session()
         else:
             bench.engine.execute(session, chance.choice(words).encode().split())
-        session.out.take()
+        session.out.take_bytes()
         bench.engine.check()
 
 
@@ -105,7 +105,7 @@ def test_a_session_without_a_password_is_refused_until_it_gives_one() -> None:
     session = bench.engine.session()
     assert names(session.state) == "UNAUTHENTICATED"
     bench.engine.execute(session, [b"GET", b"a"])
-    assert session.out.take().startswith(b"-NOAUTH")
+    assert session.out.take_bytes().startswith(b"-NOAUTH")
     bench.engine.execute(session, [b"AUTH", b"secret"])
     assert names(session.state) == "ordinary"
     assert names(bench.engine.session(trusted=True).state) == "TRUSTED"
@@ -117,4 +117,4 @@ def test_a_blocked_session_keeps_its_state_when_it_is_closed() -> None:
     assert bench.session.state == session_state.BLOCKED | session_state.AUTHENTICATED
     bench.engine.blocking.fail(bench.session, CommandError("interrupted"))
     assert names(bench.session.state) == "ordinary"
-    assert bench.session.out.take() == b"-ERR interrupted\r\n"
+    assert bench.session.out.take_bytes() == b"-ERR interrupted\r\n"

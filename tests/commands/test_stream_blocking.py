@@ -38,7 +38,7 @@ class Clients:
         """Run a command; return the replies by the number of the client that got them."""
         self.engine.execute(self.sessions[client], argv)
         self.engine.check()
-        return {at: session.out.take() for at, session in enumerate(self.sessions) if len(session.out)}
+        return {at: session.out.take_bytes() for at, session in enumerate(self.sessions) if len(session.out)}
 
     def waiting(self) -> int:
         """Return the number of blocked clients."""
@@ -239,7 +239,7 @@ def test_a_timeout_replies_null(words: str) -> None:
     assert blocked is not None
     assert blocked.deadline == 1050
     local.engine.blocking.expire(local.session)
-    assert read(local.session.out.take()) is None
+    assert read(local.session.out.take_bytes()) is None
     assert local.session.blocked is None
     assert not local.session.db.blocking_keys
 
@@ -289,6 +289,6 @@ def test_a_consumer_that_is_unblocked_without_entries_is_logged() -> None:
     for line in ("MULTI", "XADD s 5-5 a 1", "XDEL s 5-5"):
         bench(*line.split())
     logged = bench.logged("EXEC")
-    assert read(waiting.out.take()) == [[b"s", []]]
+    assert read(waiting.out.take_bytes()) == [[b"s", []]]
     assert [b"XGROUP", b"CREATECONSUMER", b"s", b"g", b"c"] in logged
     assert [consumer[1] for consumer in bench("XINFO", "CONSUMERS", "s", "g")] == [b"c"]

@@ -180,7 +180,7 @@ def test_replaying_the_log_gives_the_same_state(bench: Bench) -> None:
     for argv in bench.log.take():
         if argv[0] not in (b"MULTI", b"EXEC"):
             copy.engine.execute(replayer, argv)
-            assert not replayer.out.take().startswith(b"-"), argv
+            assert not replayer.out.take_bytes().startswith(b"-"), argv
     looks = (("XPENDING", "s", "g", "-", "+", 99), ("XINFO", "GROUPS", "s"), ("XPENDING", "s", "g"))
     for look in looks:
         assert copy(*look) == bench(*look)
@@ -374,7 +374,7 @@ class Waiting:
         """Do what a host does at that time; return the reply, or "waits"."""
         self.engine.blocking.time_has_come(self.session)
         self.engine.check()
-        raw = self.session.out.take()
+        raw = self.session.out.take_bytes()
         return read(raw) if raw else "waits"
 
 
@@ -485,7 +485,7 @@ def test_a_new_entry_unblocks_at_once() -> None:
     waiting = Waiting(bench, CLAIMING.format("c", 300, 0))
     bench.clock.advance(150)
     bench("XADD", "s", "9-1", "f", "v")
-    assert rows(read(waiting.session.out.take())) == [(1, 350, 1), (9, 0, 0)]
+    assert rows(read(waiting.session.out.take_bytes())) == [(1, 350, 1), (9, 0, 0)]
 
 
 def test_other_commands_do_not_move_the_check_but_a_rename_unblocks() -> None:
@@ -500,7 +500,7 @@ def test_other_commands_do_not_move_the_check_but_a_rename_unblocks() -> None:
     assert waiting.at == 1000
     bench("XGROUP", "CREATE", "s", "h", "0")
     bench("RENAME", "s", "away")
-    assert read(waiting.session.out.take()).startswith("NOGROUP")
+    assert read(waiting.session.out.take_bytes()).startswith("NOGROUP")
 
 
 def test_the_greatest_min_idle_time_does_not_overflow() -> None:
@@ -524,7 +524,7 @@ def test_a_client_that_waits_for_the_last_entry_gets_only_the_last_one(compat: s
     waiting = Waiting(bench, "XREAD BLOCK 0 STREAMS s +")
     for text in ("MULTI", "XADD s 1-1 f v", "XADD s 2-0 f v", "EXEC"):
         bench(*text.split())
-    assert read(waiting.session.out.take()) == [[b"s", [[b"2-0", [b"f", b"v"]]]]]
+    assert read(waiting.session.out.take_bytes()) == [[b"s", [[b"2-0", [b"f", b"v"]]]]]
 
 
 def test_a_deleted_last_entry_is_skipped_since_8_0() -> None:

@@ -169,7 +169,7 @@ def test_a_client_that_is_blocked_with_claim_is_unblocked() -> None:
     first = Waiting(bench, CLAIMING.format("first", 3_600_000, 0))
     second = Waiting(bench, CLAIMING.format("second", 3_600_000, 0))
     bench("XNACK", "s", "g", "FAIL", "IDS", 1, "2-1")
-    assert rows(read(first.session.out.take())) == [(2, bench.clock.now_ms(), 1)]
+    assert rows(read(first.session.out.take_bytes())) == [(2, bench.clock.now_ms(), 1)]
     assert plain.at == 0
     assert second.look() == "waits"
     assert [row[:2] for row in bench("XPENDING", "s", "g", "-", "+", 9)] == [[b"1-1", b"a"], [b"2-1", b"first"]]

@@ -52,7 +52,7 @@ def test_the_deletion_of_an_expired_key_is_logged_before_its_replacement(bench: 
     bench("SET", "k", "v", "PX", 10)
     bench.clock.advance(11)
     assert bench.logged("SETNX", "k", "w") == [[b"MULTI"], [b"DEL", b"k"], [b"SETNX", b"k", b"w"], [b"EXEC"]]
-    assert bench.engine.statistics.expired_keys == 1
+    assert bench.engine.stats.expired_keys == 1
 
 
 def test_keepttl_and_increments_keep_the_expiry(bench: Bench) -> None:

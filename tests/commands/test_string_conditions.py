@@ -65,7 +65,7 @@ def test_increx_is_logged_as_its_result(bench: Bench) -> None:
     assert bench.logged("INCREX", "n", "BYFLOAT", "0.5", "PERSIST") == [[b"SET", b"n", b"7"]]
     assert bench.logged("INCREX", "n", "UBOUND", 5) == []
     assert bench.logged("INCREX", "n", "PXAT", 5) == [[b"DEL", b"n"]]
-    assert bench.engine.statistics.expired_keys == 1
+    assert bench.engine.stats.expired_keys == 1
 
 
 @pytest.mark.parametrize("resp", [2, 3])

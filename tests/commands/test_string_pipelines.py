@@ -75,7 +75,7 @@ def test_a_batch_of_commands_has_the_effects_of_the_single_commands(seed: int, l
             if policy != "allkeys-lfu":  # frequencies are random
                 assert bits(ours) == bits(theirs)
         if quick.log is not None and slow.log is not None:
-            assert quick.log.feed.take() == slow.log.feed.take()
+            assert quick.log.feed.take_bytes() == slow.log.feed.take_bytes()
         ms = chance.choice([0, 0, 1, -1, 700])
         quick.clock.advance(ms)
         slow.clock.advance(ms)
@@ -85,7 +85,7 @@ def test_a_batch_of_commands_has_the_effects_of_the_single_commands(seed: int, l
 def calls(side: Side, name: str) -> int:
     """Return how many calls of a command were counted."""
     (entry,) = (entry for entry in TABLE if entry.fullname == name)
-    count: int = side.engine.statistics.of(entry).calls
+    count: int = side.engine.stats.of_command(entry).calls
     return count
 
 
@@ -98,7 +98,7 @@ def test_plain_calls_run_no_handler() -> None:
     )
     assert side.session.argv is before
     assert (calls(side, "set"), calls(side, "get")) == (3, 3)
-    assert log.feed.take().endswith(pack_command([b"SET", b"k", b"v"]) * 3)
+    assert log.feed.take_bytes().endswith(pack_command([b"SET", b"k", b"v"]) * 3)
     assert side.engine.dirty == 3
 
 
@@ -147,9 +147,9 @@ def test_an_expired_key_is_missing_and_its_deletion_is_logged() -> None:
     side.run([b"SET", b"k", b"v", b"PX", b"10"])
     assert side.send(pack_command([b"GET", b"k"])) == b"$1\r\nv\r\n"
     side.clock.advance(11)
-    log.feed.take()
+    log.feed.take_bytes()
     assert side.send(pack_command([b"GET", b"k"])) == b"$-1\r\n"
-    assert log.feed.take() == pack_command([b"DEL", b"k"])
+    assert log.feed.take_bytes() == pack_command([b"DEL", b"k"])
 
 
 def test_a_set_removes_the_expiry() -> None:
@@ -173,8 +173,8 @@ def test_replies_accumulate_up_to_the_limit() -> None:
     side.parser.feed(pack_command([b"GET", b"k"]) * 10)
     assert side.engine.drain(side.session, side.parser, 30)
     assert side.session.out.used < 80
-    taken = side.session.out.take()
+    taken = side.session.out.take_bytes()
     while side.engine.drain(side.session, side.parser, 30):
-        taken += side.session.out.take()
-    assert (taken + side.session.out.take()).count(b"$20\r\n") == 10
+        taken += side.session.out.take_bytes()
+    assert (taken + side.session.out.take_bytes()).count(b"$20\r\n") == 10
     assert LIMIT > 30

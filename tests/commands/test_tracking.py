@@ -24,7 +24,7 @@ def tracking(bench: Bench, *options: str | int) -> Local:
 
 def waiting(client: Local) -> bytes:
     """Return what the session received and did not read."""
-    received: bytes = client.session.out.take()
+    received: bytes = client.session.out.take_bytes()
     return received
 
 

@@ -41,7 +41,7 @@ def test_commands_in_a_buffer_have_the_effects_of_single_commands(kind: str, com
             slow.engine.databases[0].hits, slow.engine.databases[0].misses)  # fmt: skip
         assert quick.log is not None
         assert slow.log is not None
-        assert quick.log.feed.take() == slow.log.feed.take()
+        assert quick.log.feed.take_bytes() == slow.log.feed.take_bytes()
         for side in (quick, slow):
             side.clock.advance(1)
             side.engine.check()

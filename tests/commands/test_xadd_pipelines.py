@@ -68,19 +68,19 @@ class Side:
         self.parser.feed(data)
         while self.engine.drain(self.session, self.parser, LIMIT):
             pass
-        return self.session.out.take()
+        return self.session.out.take_bytes()
 
     def run(self, argv: Sequence[bytes]) -> bytes:
         """Run one command through its handler; return the reply."""
         self.engine.execute(self.session, list(argv))
-        return self.session.out.take()
+        return self.session.out.take_bytes()
 
     def state(self) -> object:
         """Return the values and all counters, to be compared with the other side's."""
-        statistics = self.engine.statistics
-        counts: dict[str, object] = {"commands": statistics.commands_processed, "errors": dict(statistics.errors)}
+        stats = self.engine.stats
+        counts: dict[str, object] = {"commands": stats.commands_processed, "errors": dict(stats.errors)}
         for entry in TABLE:
-            counters = statistics.of(entry)
+            counters = stats.of_command(entry)
             counts[entry.fullname] = (counters.calls, counters.failed, counters.rejected)
         database = self.engine.databases[0]
         values = {key: dump(value) for key, value in database.items()}
@@ -132,7 +132,7 @@ def test_a_batch_of_commands_has_the_effects_of_the_single_commands(seed: int, l
         assert got == b"".join(slow.run(argv) for argv in commands)
         assert quick.state() == slow.state()
         if quick.log is not None and slow.log is not None:
-            assert quick.log.feed.take() == slow.log.feed.take()
+            assert quick.log.feed.take_bytes() == slow.log.feed.take_bytes()
         ms = chance.choice([0, 0, 1, -1, 700])
         quick.clock.advance(ms)
         slow.clock.advance(ms)
@@ -143,17 +143,17 @@ def test_the_log_has_the_words_of_the_client_except_for_the_generated_id() -> No
     side = Side(log := Log(False))
     side.send(pack_command([b"SELECT", b"2"]) + pack_command(ADD))
     before = side.session.argv
-    log.feed.take()
+    log.feed.take_bytes()
     made = b"$15\r\n1700000000000-"
     for options in ([], [b"MAXLEN", b"9"], [b"maxlen", b"=", b"9"]):
         argv = [b"xAdd", b"s", *options, b"*", b"f", b"v" * 200]
         side.send(pack_command(argv) * 2)
-        one, two = (log.feed.take().split(b"*%d" % len(argv))[1:3])
+        one, two = (log.feed.take_bytes().split(b"*%d" % len(argv))[1:3])
         head, tail = (b"*%d" % len(argv) + one).split(made)
         assert head + b"$1\r\n*" + tail[1:] == pack_command(argv)
         assert two.partition(made)[2][1:] == tail[1:]
     side.send(pack_command([b"XADD", b"s", b"MAXLEN", b"~", b"1", b"*", b"f", b"v"]))
-    assert b"MAXLEN\r\n$1\r\n=\r\n$1\r\n8\r\n" + made in log.feed.take()
+    assert b"MAXLEN\r\n$1\r\n=\r\n$1\r\n8\r\n" + made in log.feed.take_bytes()
     assert side.session.argv is before  # no handler ran
 
 
@@ -161,9 +161,9 @@ def test_the_deletion_of_an_expired_key_is_logged_in_one_transaction_with_the_co
     side = Side(log := Log(False))
     side.send(pack_command(ADD) + pack_command([b"PEXPIRE", b"s", b"10"]))
     side.clock.advance(11)
-    log.feed.take()
+    log.feed.take_bytes()
     side.send(pack_command(ADD))
-    logged = log.feed.take()
+    logged = log.feed.take_bytes()
     assert logged.startswith(pack_command([b"MULTI"]) + pack_command([b"DEL", b"s"]) + b"*5\r\n$4\r\nXADD")
     assert logged.endswith(pack_command([b"EXEC"]))
 
@@ -186,7 +186,7 @@ def test_a_blocked_client_is_served_between_two_commands() -> None:
     assert blocked.blocked is not None
     side.send(pack_command(ADD) * 3)
     assert blocked.blocked is None
-    assert blocked.out.take().count(b"1700000000000-") == 1
+    assert blocked.out.take_bytes().count(b"1700000000000-") == 1
     assert len(side.engine.databases[0].peek(b"s").groups) == 0
     assert side.engine.databases[0].peek(b"s").length == 4
 
@@ -216,7 +216,7 @@ def test_replies_accumulate_up_to_the_limit() -> None:
     assert side.engine.drain(side.session, side.parser, 30)
     assert side.session.out.used < 60
     while side.engine.drain(side.session, side.parser, 30):
-        side.session.out.take()
+        side.session.out.take_bytes()
     assert side.engine.databases[0].peek(b"s").length == 11
 
 
@@ -268,7 +268,7 @@ def test_without_memory_for_the_log_a_change_is_logged_whole_or_not_made(
     side = Side(log)
     for prepared in (ADD, ADD, [b"HSET", b"h", b"e", b"v"], [b"RPUSH", b"l", b"x"], [b"PFADD", b"p", b"x"]):
         side.run(prepared)
-    log.feed.take()
+    log.feed.take_bytes()
     grow = ReplyWriter._grow
 
     def scarce(self: ReplyWriter, need: int) -> bool:
@@ -278,7 +278,7 @@ def test_without_memory_for_the_log_a_change_is_logged_whole_or_not_made(
 
     failed = 0
     for room in range(0, 500, 7):
-        log.feed.take()
+        log.feed.take_bytes()
         log.feed.forget_db()
         log.feed.out.use_buffer(bytearray(room))
         values = payloads(side)
@@ -288,11 +288,11 @@ def test_without_memory_for_the_log_a_change_is_logged_whole_or_not_made(
         except MemoryError:
             failed += 1
             assert payloads(side) == values
-            assert not log.feed.take()
+            assert not log.feed.take_bytes()
             side.parser = CommandParser()
-            side.session.out.take()
+            side.session.out.take_bytes()
         else:
-            assert parsed(log.feed.take()) == 1 or payloads(side) == values
+            assert parsed(log.feed.take_bytes()) == 1 or payloads(side) == values
         monkeypatch.undo()
     assert failed > 5
 

@@ -168,13 +168,13 @@ class FieldComparison(Comparison):
         for argv in words:
             self.marker.run(argv)
             self.server.control.run(argv)
-        self.log.feed.take()
+        self.log.feed.take_bytes()
         self.read = self.path.stat().st_size
         self.ours.events()
         self.server.events()
 
     def _compare_logs(self, ordered: bool) -> None:
-        mine, real = commands_in(self.log.feed.take()), self._new_commands()
+        mine, real = commands_in(self.log.feed.take_bytes()), self._new_commands()
         if not ordered:
             mine, real = (
                 sorted([*one[:2], *sorted(one[2:])] for one in log if one[0] != b"SELECT") for log in (mine, real)

@@ -223,7 +223,7 @@ class _TimedEngine:
 
     def events(self) -> list[tuple[bytes, bytes]]:
         found = []
-        data = self.subscriber.session.out.take()
+        data = self.subscriber.session.out.take_bytes()
         for message in _messages(data):
             found.append((message[2], message[3]))
         return found

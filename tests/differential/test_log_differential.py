@@ -143,7 +143,7 @@ class Pair:
 
     def logs(self) -> tuple[bytes, bytes]:
         """Return what both have logged."""
-        return self.log.feed.take(), self.path.read_bytes()[self.start :]
+        return self.log.feed.take_bytes(), self.path.read_bytes()[self.start :]
 
 
 @pytest.fixture(params=[False, True], ids=["called", "door"])
@@ -215,7 +215,7 @@ class Crowd:
         self.waiting.add(client)
         for one in sorted(self.waiting):
             if self.ours[one].blocked is None:
-                our, their = self.ours[one].out.take(), self.theirs[one].reply()
+                our, their = self.ours[one].out.take_bytes(), self.theirs[one].reply()
                 assert our == their, (one, argv, our, their)
                 self.waiting.discard(one)
 

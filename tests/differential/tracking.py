@@ -173,7 +173,7 @@ class EngineClients:
         received = []
         for other in self._sessions:
             self.engine.execute(other, [b"PING", token])  # type: ignore[arg-type]
-            received.append(other.out.take())  # type: ignore[attr-defined]
+            received.append(other.out.take_bytes())  # type: ignore[attr-defined]
         self.engine.check()
         return received
 

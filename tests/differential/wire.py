@@ -75,7 +75,7 @@ class Local:
                 self.engine.blocking.expire(self.session)
         elif not self.engine.execute(self.session, list(argv)):
             self.engine.blocking.expire(self.session)
-        return self.session.out.take()
+        return self.session.out.take_bytes()
 
     def __call__(self, *words: bytes | str | int) -> Any:
         """Run a command given as words and return its reply read by `read`."""

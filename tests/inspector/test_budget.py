@@ -12,10 +12,10 @@ import pytest
 import rillet
 from rillet.inspector import budget, scanning
 from rillet.inspector.budget import SEARCH_SHARE, SHARE, Budget, pause_after
-from rillet.inspector.figures import known_streams, stream_cells
 from rillet.inspector.place import InspectedPlace
 from rillet.inspector.sampling import Sampler
 from rillet.inspector.search import search_entries, search_keys
+from rillet.inspector.stats_texts import known_streams, stream_cells
 
 
 class Time:
@@ -39,15 +39,15 @@ def test_steps_at_rest_keep_the_share(monkeypatch: pytest.MonkeyPatch) -> None:
         with account.resting():
             clock.now += seconds
         busy += seconds
-        assert account.figures()["rest"] <= SHARE
+        assert account.stats()["rest"] <= SHARE
         clock.now += account.pause()
         assert busy / (clock.now - began) <= SHARE
     with account.asking():
         clock.now += 1.0
-    figures = account.figures()
-    assert figures["requests"] == 1
-    assert figures["asked"] > 0
-    assert figures["rest"] <= SHARE
+    stats = account.stats()
+    assert stats["requests"] == 1
+    assert stats["asked"] > 0
+    assert stats["rest"] <= SHARE
 
 
 def test_the_pause_of_a_search() -> None:

@@ -52,7 +52,7 @@ WORDS = st.one_of(
 
 @given(st.lists(WORDS, max_size=20))
 def test_each_byte_of_a_listpack_has_a_place(words: list[bytes]) -> None:
-    packed = Listpack.of(words)
+    packed = Listpack.from_values(words)
     data = packed.to_bytes()
     found = lay_out(data)
     check(found.spans, 0, len(data))
@@ -64,12 +64,12 @@ def test_each_byte_of_a_listpack_has_a_place(words: list[bytes]) -> None:
 
 @pytest.mark.parametrize("length", [0, 63, 64, 126, 127, 4095, 4096, 16377, 16378, 16382, 2097146])
 def test_the_backlen_of_each_size(length: int) -> None:
-    data = Listpack.of([b"s" * length, b"x"]).to_bytes()
+    data = Listpack.from_values([b"s" * length, b"x"]).to_bytes()
     check(lay_out(data).spans, 0, len(data))
 
 
 def test_a_page_of_a_long_listpack_says_how_much_is_left() -> None:
-    data = Listpack.of([b"%d" % n for n in range(100)]).to_bytes()
+    data = Listpack.from_values([b"%d" % n for n in range(100)]).to_bytes()
     found = lay_out(data, most=10)
     check(found.spans, 0, len(data))
     assert (len(found.elements), found.rest, found.spans[-2].kind) == (10, 90, "rest")
@@ -120,10 +120,10 @@ def test_the_roles_in_a_node() -> None:
 
 
 def test_a_node_that_ends_inside_an_entry_is_refused() -> None:
-    data = Listpack.of([b"1", b"0", b"1", b"f", b"0", b"2", b"0"]).to_bytes()
+    data = Listpack.from_values([b"1", b"0", b"1", b"f", b"0", b"2", b"0"]).to_bytes()
     with pytest.raises(Corrupt, match="ends inside"):
         lay_out_node(bytes(16), data)
-    data = Listpack.of([b"1", b"0", b"x"]).to_bytes()
+    data = Listpack.from_values([b"1", b"0", b"x"]).to_bytes()
     with pytest.raises(Corrupt, match="not a number"):
         lay_out_node(bytes(16), data)
 

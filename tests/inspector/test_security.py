@@ -188,7 +188,7 @@ def test_damaged_bytes_are_shown_as_bytes() -> None:
     from rillet.inspector.blocks import draw
     from rillet.inspector.layout.payload import Block
 
-    block = Block("listpack", Listpack.of([b"a"]).to_bytes()[:-1] + b"\x00", 0)
+    block = Block("listpack", Listpack.from_values([b"a"]).to_bytes()[:-1] + b"\x00", 0)
     found = draw({"type": "hash"}, block)
     assert "listpack" in found["facts"]["problem"]
     assert "".join(span["hex"] for span in found["spans"]) == block.data.hex()

@@ -129,7 +129,7 @@ def test_the_search_for_streams_in_the_terminal(tmp_path: Path, monkeypatch: pyt
 
 
 def test_the_numbers_are_those_of_the_page(tmp_path: Path) -> None:
-    from rillet.inspector.figures import stream_cells
+    from rillet.inspector.stats_texts import stream_cells
     from tests.inspector.conftest import inspecting
 
     with rillet.open(tmp_path / "s.rillet") as store:

@@ -37,7 +37,7 @@ class Bench:
         """Run a command and return the bytes of its reply, empty if it blocks."""
         session = session or self.session
         self.engine.execute(session, [one if isinstance(one, bytes) else str(one).encode() for one in words])
-        return bytes(session.out.take())
+        return bytes(session.out.take_bytes())
 
     def __call__(self, *words: Any) -> Any:
         """Run a command and return its reply; raise an error reply."""

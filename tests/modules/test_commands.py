@@ -254,11 +254,11 @@ def test_clients_that_wait_for_a_key_are_served_in_order() -> None:
     assert first.blocked is not None
     bench("DEL", "a")
     bench("RPUSH", "a", 1, 2, 3)
-    assert first.out.take() == b"*2\r\n$1\r\n1\r\n$1\r\n2\r\n"
+    assert first.out.take_bytes() == b"*2\r\n$1\r\n1\r\n$1\r\n2\r\n"
     assert second.blocked is not None
     assert bench.log()[-4:] == ["MULTI", "LPOP a", "LPOP a", "EXEC"]
     assert bench("CLIENT", "UNBLOCK", second.id) == 1
-    assert second.out.take() == b"$4\r\nlate\r\n"
+    assert second.out.take_bytes() == b"$4\r\nlate\r\n"
     assert not bench.engine.modules.loaded["t"].waiting
     bench.engine.check()
 
@@ -307,7 +307,7 @@ def test_a_client_that_left_gets_nothing_and_the_module_is_notified() -> None:
     assert not handles[0].waits
     handles[0].unblock(1)
     bench.engine.host.run_jobs()
-    assert session.out.take() == b""
+    assert session.out.take_bytes() == b""
 
 
 def test_a_timeout_is_null_without_a_function_and_cannot_be_forced() -> None:
@@ -317,7 +317,7 @@ def test_a_timeout_is_null_without_a_function_and_cannot_be_forced() -> None:
     assert bench.raw("CLIENT", "UNBLOCK", bench.session.id, session=bench.engine.session()) == b":0\r\n"
     time.sleep(0.002)
     bench.engine.blocking.time_has_come(bench.session)
-    assert bench.session.out.take() == b"$-1\r\n"
+    assert bench.session.out.take_bytes() == b"$-1\r\n"
 
 
 # -- timers and events -------------------------------------------------------------------------------
@@ -375,7 +375,7 @@ def test_a_custom_event_is_published() -> None:
     listener = bench.engine.session()
     bench.raw("PSUBSCRIBE", "*", session=listener)
     bench("t.run")
-    assert b"__keyspace@0__:k\r\n$6\r\ncustom" in listener.out.take()
+    assert b"__keyspace@0__:k\r\n$6\r\ncustom" in listener.out.take_bytes()
 
 
 def test_a_listener_is_not_called_for_its_own_events() -> None:

@@ -184,7 +184,7 @@ def wait_for_reply(bench: Bench) -> bytes:
     while bench.session.blocked is not None and time.monotonic() < deadline:
         bench.engine.host.run_jobs()
         threading.Event().wait(0.001)
-    return bytes(bench.session.out.take())
+    return bytes(bench.session.out.take_bytes())
 
 
 def test_a_timer_that_raises_keeps_what_it_did_before(bench: Bench) -> None:

@@ -287,13 +287,13 @@ def test_events_and_the_log() -> None:
     bench = Bench("json", notify_keyspace_events="Kd")
     listener = bench.engine.session()
     bench.raw("PSUBSCRIBE", "*", session=listener)
-    listener.out.take()
+    listener.out.take_bytes()
     bench("JSON.SET", "d", "$", '{"a":[],"n":1}')
     bench("JSON.ARRAPPEND", "d", "$.a", "1")
     bench("JSON.NUMINCRBY", "d", "$.n", "1")
     bench("JSON.GET", "d")
     bench("JSON.DEL", "d", "$.a")
-    heard = listener.out.take()
+    heard = listener.out.take_bytes()
     for event in (b"json.set", b"json.arrappend", b"json.numincrby", b"json.del"):
         assert heard.count(event) == 1
     assert bench.log() == [

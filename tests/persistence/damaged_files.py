@@ -188,7 +188,7 @@ def _log_commands(source: random.Random) -> list[list[list[bytes]]]:
     for _ in range(source.randint(3, 25)):
         for argv in maker.step(0).commands:
             engine.execute(session, argv)
-        session.out.take()
+        session.out.take_bytes()
         if kept:
             units.append(kept[:])
             kept.clear()

@@ -166,7 +166,7 @@ class Workload:
         self.sessions = [self.engine.session() for _ in range(4)]
         for number, session in enumerate(self.sessions[1:], 1):
             self.engine.execute(session, [b"SELECT", b"%d" % (number % DATABASES)])
-            session.out.take()
+            session.out.take_bytes()
         self.commands = Commands(self.random, self.engine)
         inline: BaseWriter = InlineBaseWriter(self.engine, self.disk)
         from_files: BaseWriter = FromFiles(self.settings, self.disk, self.clock)
@@ -215,7 +215,7 @@ class Workload:
     def _carry_out(self, session: Any, step: Step) -> None:
         for argv in step.commands:
             self.engine.execute(session, argv)
-        session.out.take()
+        session.out.take_bytes()
         self.states.append(self.tracker.changed(step.keys))
 
     def _acknowledge(self) -> None:

@@ -43,9 +43,9 @@ class Opened:
             if self.engine.log is not None:
                 self.engine.log.flush()
         except BaseException:
-            self.session.out.take()
+            self.session.out.take_bytes()
             raise
-        return parse_all(self.session.out.take())[0]
+        return parse_all(self.session.out.take_bytes())[0]
 
     def __enter__(self) -> Self:
         return self

@@ -317,10 +317,10 @@ def test_effects_before_an_exception_are_logged(tmp_path: Path, inside: bool, mo
             opened("MULTI")
             opened("SET", "a", "1")
             opened("STRANGE")
-            session.out.take()
+            session.out.take_bytes()
         with pytest.raises(TypeError):
             engine.execute(session, [b"EXEC"] if inside else [b"STRANGE"])
-        session.out.take()
+        session.out.take_bytes()
         assert opened.log.feed.used > 0 or not inside
         assert opened("SET", "b", "1") == b"OK"
         before = opened.state()

@@ -228,6 +228,6 @@ def test_nothing_is_logged_again_and_nothing_expires() -> None:
     playback = played(engine, b"".join(adds(5)) + gone + b"".join(adds(5, first=20)))
     assert engine.databases[0].peek(b"s").length == 10
     assert playback.commands == 11
-    assert engine.log.feed.take() == b""
+    assert engine.log.feed.take_bytes() == b""
     engine.loading = False
     assert engine.databases[0].lookup(b"s") is None

@@ -94,7 +94,7 @@ class FaultyRun(Workload):
         session = self.engine.session()
         self.engine.execute(session, [b"SET", b"refused", b"1"])
         self.engine.execute(session, [b"EXISTS", b"refused"])
-        said = parse_all(session.out.take())
+        said = parse_all(session.out.take_bytes())
         self.engine.close_session(session)
         assert str(said[0]).startswith("MISCONF Errors writing to the AOF file: "), said
         assert said[1] == 0

@@ -284,7 +284,7 @@ def test_a_failed_fork_raises(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_only_one_child_runs_at_a_time() -> None:
     children, seen, watched = Children(), list[ChildOutcome](), list[Child]()
     children.watch = watched.append
-    nothing = children.facts()
+    nothing = children.info()
     assert set(nothing.values()) == {0, "0.00"}
     children.poll()
     children.stop()
@@ -302,13 +302,13 @@ def test_only_one_child_runs_at_a_time() -> None:
     with pytest.raises(AssertionError):
         children.start("rewrite", forever, ended)
     child.done = 5
-    assert children.facts()["current_fork_perc"] == "50.00"
-    assert children.facts()["current_save_keys_total"] == 10
+    assert children.info()["current_fork_perc"] == "50.00"
+    assert children.info()["current_save_keys_total"] == 10
     children.poll()
     assert not seen
     children.stop()
     assert [one.wanted for one in seen] == [True]
-    assert children.facts() == nothing
+    assert children.info() == nothing
 
     def again(_outcome: ChildOutcome) -> None:
         children.start("rewrite", lambda _report: 1, ended)

@@ -43,7 +43,7 @@ class Store:
         for line in lines:
             self.engine.execute(self.session, line.encode().split())
             self.engine.log.flush()
-            assert not self.session.out.take().startswith(b"-"), line
+            assert not self.session.out.take_bytes().startswith(b"-"), line
 
     def close(self) -> int:
         """Close the log and return the state."""

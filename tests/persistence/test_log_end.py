@@ -51,7 +51,7 @@ class Writer:
     def run(self, *lines: str, write: bool = True) -> None:
         for line in lines:
             self.engine.execute(self.session, line.encode().split())
-            assert not self.session.out.take().startswith(b"-"), line
+            assert not self.session.out.take_bytes().startswith(b"-"), line
             if write and not self.session.in_exec:
                 self.engine.log.flush()
 

@@ -78,12 +78,12 @@ def test_the_second_reader_of_a_buffer_gets_no_note() -> None:
     feed.command([b"SET", b"a", b"1"])
     feed.annotate(NOTE)
     select = pack_command([b"SELECT", b"1"])
-    assert feed.take() == select + NOTE + SET + NOTE
+    assert feed.take_bytes() == select + NOTE + SET + NOTE
     feed.command([b"SET", b"a", b"1"])
     assert feed.pull() == select + SET + SET
     feed.annotate(NOTE)
     assert feed.pull() == b""
-    assert feed.take() == SET + NOTE
+    assert feed.take_bytes() == SET + NOTE
 
 
 @pytest.mark.skipif(shutil.which("redis-check-aof") is None, reason="redis-check-aof is not installed")

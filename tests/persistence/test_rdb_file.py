@@ -37,7 +37,7 @@ class Bare:
 
     def __call__(self, *argv: Any) -> Any:
         self.engine.execute(self.session, [arg if isinstance(arg, bytes) else str(arg).encode() for arg in argv])
-        return parse_all(self.session.out.take())[0]
+        return parse_all(self.session.out.take_bytes())[0]
 
     def work(self, *texts: str) -> Bare:
         for line in "\n".join(texts).splitlines():

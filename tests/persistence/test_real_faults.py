@@ -178,7 +178,7 @@ def test_a_clock_that_jumps_causes_no_damage(fsync: str, jump: int) -> None:
     def run(*words: str) -> bytes:
         opened.engine.execute(session, [word.encode() for word in words])
         opened.engine.log.flush()
-        return session.out.take()
+        return session.out.take_bytes()
 
     first = run("XADD", "s", "*", "n", "1")
     run("XGROUP", "CREATE", "s", "g", "0")
@@ -202,7 +202,7 @@ def test_a_clock_that_jumps_causes_no_damage(fsync: str, jump: int) -> None:
     assert not again.repairs
     session = again.engine.session()
     again.engine.execute(session, [b"XADD", b"s", b"*", b"n", b"4"])
-    assert _id(session.out.take()) > _id(second)
+    assert _id(session.out.take_bytes()) > _id(second)
 
 
 def _id(reply: bytes) -> tuple[int, int]:

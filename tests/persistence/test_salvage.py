@@ -84,7 +84,7 @@ def _for_redis(folder: Path) -> Sample:
     for number in range(200):
         for line in (f"SET s:{number} v{number}", f"RPUSH l:{number} a b", f"XADD x:{number} 1-1 f v"):
             engine.execute(session, line.encode().split())
-            session.out.take()
+            session.out.take_bytes()
     write_rdb(folder / "sample.rdb", engine)
     return Sample((folder / "sample.rdb").read_bytes(), values_of(engine), {})
 

@@ -38,7 +38,7 @@ class Kept:
 
     def __call__(self, command: str) -> Any:
         self.engine.execute(self.session, command.encode().split())
-        return parse_all(self.session.out.take())[0]
+        return parse_all(self.session.out.take_bytes())[0]
 
     def tick(self, seconds: float = 0) -> bool:
         """Advance the time and run the cron; return whether a child started, and wait for it."""
@@ -58,8 +58,8 @@ class Kept:
         self.children.poll()
 
     @property
-    def facts(self) -> dict[str, Any]:
-        return {**self.children.facts(), **self.snapshots.facts()}
+    def info(self) -> dict[str, Any]:
+        return {**self.children.info(), **self.snapshots.info()}
 
 
 def test_a_save_point_needs_its_changes_and_more_than_its_seconds(tmp_path: Path) -> None:
@@ -71,14 +71,14 @@ def test_a_save_point_needs_its_changes_and_more_than_its_seconds(tmp_path: Path
     assert not kept.tick(60.9)
     assert kept.tick(0.1)
     assert kept.said[0] == "3 changes in 60 seconds. Saving..."
-    assert kept.facts["rdb_changes_since_last_save"] == 0
-    assert kept.facts["rdb_last_save_time"] == 1_700_000_061
+    assert kept.info["rdb_changes_since_last_save"] == 0
+    assert kept.info["rdb_last_save_time"] == 1_700_000_061
     for at in range(99):
         kept(f"SET key{at} 1")
     assert not kept.tick(11)
     kept("SET last 1")
     assert kept.tick()
-    assert kept.facts["rdb_saves"] == 2
+    assert kept.info["rdb_saves"] == 2
     assert "100 changes in 10 seconds. Saving..." in kept.said
     assert kept.snapshots.loaded.keys == 0
     assert load_rdb(kept.snapshots.path, Engine(Settings())).keys == 100
@@ -99,7 +99,7 @@ def test_a_clock_that_is_set_back_does_not_delay_a_save(tmp_path: Path) -> None:
     kept("SET k v")
     wall.back = 10**9
     assert kept.tick(61)
-    assert kept.facts["rdb_last_save_time"] == 1_699_000_061
+    assert kept.info["rdb_last_save_time"] == 1_699_000_061
 
 
 def test_changes_while_a_child_writes_are_not_in_its_file(tmp_path: Path) -> None:
@@ -108,18 +108,18 @@ def test_changes_while_a_child_writes_are_not_in_its_file(tmp_path: Path) -> Non
     assert kept.snapshots.background()
     kept("SET b 1")
     kept("SET c 1")
-    assert kept.facts["rdb_changes_since_last_save"] == 3
-    assert kept.facts["rdb_bgsave_in_progress"] == 1
-    assert kept.facts["rdb_current_bgsave_time_sec"] == 0
-    assert kept.facts["current_save_keys_total"] == 1
+    assert kept.info["rdb_changes_since_last_save"] == 3
+    assert kept.info["rdb_bgsave_in_progress"] == 1
+    assert kept.info["rdb_current_bgsave_time_sec"] == 0
+    assert kept.info["current_save_keys_total"] == 1
     for again in (kept.snapshots.save, kept.snapshots.background, lambda: kept.snapshots.background(schedule=True)):
         with pytest.raises(CommandError, match="Background save already in progress"):
             again()
     kept.end()
-    assert kept.facts["rdb_changes_since_last_save"] == 2
-    assert kept.facts["rdb_bgsave_in_progress"] == 0
-    assert kept.facts["rdb_last_bgsave_time_sec"] == 0
-    assert kept.facts["rdb_last_cow_size"] > 0
+    assert kept.info["rdb_changes_since_last_save"] == 2
+    assert kept.info["rdb_bgsave_in_progress"] == 0
+    assert kept.info["rdb_last_bgsave_time_sec"] == 0
+    assert kept.info["rdb_last_cow_size"] > 0
     assert load_rdb(kept.snapshots.path, Engine(Settings())).keys == 1
     assert kept.said[-1] == "Background saving terminated with success"
 
@@ -151,13 +151,13 @@ def test_a_failed_snapshot_is_retried_after_a_delay(tmp_path: Path) -> None:
     (tmp_path / "dump.rdb").mkdir()
     kept("SET a 1")
     assert kept.tick(11)
-    assert kept.facts["rdb_last_bgsave_status"] == "err"
+    assert kept.info["rdb_last_bgsave_status"] == "err"
     assert kept.said[-2:] == ["Write error saving DB on disk: Is a directory", "Background saving error"]
     assert [path.name for path in tmp_path.iterdir()] == ["dump.rdb"]
     refused = str(kept("SET a 2"))
     assert refused.startswith("MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist")
     assert kept("GET a") == b"1"
-    assert kept.facts["rdb_changes_since_last_save"] == 1
+    assert kept.info["rdb_changes_since_last_save"] == 1
     assert not kept.tick(5)
     assert kept.tick(0.1)
     assert not kept.tick()
@@ -165,7 +165,7 @@ def test_a_failed_snapshot_is_retried_after_a_delay(tmp_path: Path) -> None:
     assert not kept.tick(4)  # a scheduled save waits too
     (tmp_path / "dump.rdb").rmdir()
     assert kept.tick(2)
-    assert kept.facts["rdb_last_bgsave_status"] == "ok"
+    assert kept.info["rdb_last_bgsave_status"] == "ok"
     assert kept("SET a 2") == b"OK"
 
 
@@ -174,8 +174,8 @@ def test_a_failed_save_command_does_not_reject_writes(tmp_path: Path) -> None:
     (tmp_path / "dump.rdb").mkdir()
     with pytest.raises(CommandError, match="the RDB file cannot be written: Is a directory"):
         kept.snapshots.save()
-    assert kept.facts["rdb_last_bgsave_status"] == "ok"
-    assert kept.facts["rdb_saves"] == 1
+    assert kept.info["rdb_last_bgsave_status"] == "ok"
+    assert kept.info["rdb_saves"] == 1
     assert kept("SET a 1") == b"OK"
 
 
@@ -188,10 +188,10 @@ def test_a_failed_fork_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(os, "fork", none_left)
     with pytest.raises(CommandError, match="^ERR Can't save in background: fork: Resource temporarily unavailable$"):
         kept.snapshots.background()
-    assert kept.facts["rdb_last_bgsave_status"] == "err"
-    assert kept.facts["rdb_saves"] == 1
+    assert kept.info["rdb_last_bgsave_status"] == "err"
+    assert kept.info["rdb_saves"] == 1
     assert not kept.tick(11)
-    assert kept.facts["rdb_saves"] == 2  # it was tried
+    assert kept.info["rdb_saves"] == 2  # it was tried
     assert str(kept("SET a 2")).startswith("MISCONF ")
     monkeypatch.undo()
     assert kept.tick(6)
@@ -214,7 +214,7 @@ def test_a_killed_child_is_a_failed_snapshot(tmp_path: Path) -> None:
             kept.end()
         assert not list(tmp_path.iterdir())
         assert kept.children.active is None
-        assert kept.facts["rdb_last_bgsave_status"] == ("ok" if by_us else "err")
+        assert kept.info["rdb_last_bgsave_status"] == ("ok" if by_us else "err")
     assert kept.said[-1] == "Background saving terminated by signal 15"
     assert b"rdb-unlink-temp-file" in kept.engine.latency.events
     kept.snapshots.stop_child()
@@ -233,12 +233,12 @@ def test_flushall_kills_the_child_and_writes_an_empty_file(tmp_path: Path) -> No
     assert kept("FLUSHALL") == b"OK"
     kept.end()
     assert not list(tmp_path.iterdir())
-    assert kept.facts["rdb_changes_since_last_save"] == 2
+    assert kept.info["rdb_changes_since_last_save"] == 2
     kept.engine.settings.set_text("save", "900 1")
     kept("SET a 1")
     kept.snapshots.background()
     assert kept("FLUSHALL") == b"OK"
-    assert kept.facts["rdb_changes_since_last_save"] == 0
+    assert kept.info["rdb_changes_since_last_save"] == 0
     assert kept.children.active is None
     assert load_rdb(tmp_path / "dump.rdb", Engine(Settings())).keys == 0
     (tmp_path / "dump.rdb").unlink()
@@ -246,7 +246,7 @@ def test_flushall_kills_the_child_and_writes_an_empty_file(tmp_path: Path) -> No
     kept.engine.settings.set_text("rdb-key-save-delay", "0")
     kept("SET a 1")
     assert kept("FLUSHALL") == b"OK"
-    assert kept.facts["rdb_changes_since_last_save"] == 2
+    assert kept.info["rdb_changes_since_last_save"] == 2
 
 
 def test_causes_for_rejecting_writes_are_independent() -> None:

@@ -36,7 +36,7 @@ def commands(*lines: str, compat: str = "7.0") -> Engine:
     session = engine.session()
     for line in lines:
         engine.execute(session, line.encode().split())
-        reply = session.out.take()
+        reply = session.out.take_bytes()
         assert not reply.startswith(b"-"), (line, reply)
     return engine
 

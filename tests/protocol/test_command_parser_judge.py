@@ -51,7 +51,7 @@ def our_error(data: bytes, parser: CommandParser | None = None) -> bytes | None:
         return None
     replies = ReplyWriter()
     replies.error(b"ERR " + out[-1].encode("utf-8", "surrogateescape"))
-    return replies.take()
+    return replies.take_bytes()
 
 
 @pytest.mark.parametrize("data", GARBAGE)

@@ -94,7 +94,7 @@ def test_debug_protocol_replies_are_written_and_read_identically(judge: Judge, n
     assert b"proto" in hello
     out = ReplyWriter(resp)
     write(out, name)
-    sent = out.take()
+    sent = out.take_bytes()
     assert both.endswith(sent)
     assert len(both) - len(sent) in range(len(greeting) - 4, len(greeting) + 5)  # client IDs differ in length
     assert repr(values) == repr(VALUES[name][resp - 2])
@@ -119,4 +119,4 @@ def test_doubles_are_written_as_by_the_server(judge: Judge, score: str, resp: in
     )
     out = ReplyWriter(resp)
     out.double(float(score))
-    assert reply.endswith(b"\r\n" + out.take())
+    assert reply.endswith(b"\r\n" + out.take_bytes())

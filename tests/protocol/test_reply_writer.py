@@ -18,7 +18,7 @@ ULONGLONG = st.integers(0, 2**64 - 1)
 def written(method: str, *arguments: object, resp: int = 2) -> bytes:
     out = ReplyWriter(resp)
     getattr(out, method)(*arguments)
-    return out.take()
+    return out.take_bytes()
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_slice_outside_its_buffer_is_rejected(start: int, size: int) -> None:
     out.ok()
     with pytest.raises(IndexError):
         out.bulk_slice(bytearray(10), start, size)
-    assert out.take() == b"+OK\r\n"
+    assert out.take_bytes() == b"+OK\r\n"
 
 
 @settings(max_examples=20)
@@ -122,7 +122,7 @@ def test_a_slice_may_come_from_the_same_buffer() -> None:
     out = ReplyWriter()
     out.simple(b"x" * (INITIAL_CAPACITY - 10))
     out.bulk_slice(out.buf, 0, 900)
-    assert out.take().endswith(b"$900\r\n+" + b"x" * 899 + b"\r\n")
+    assert out.take_bytes().endswith(b"$900\r\n+" + b"x" * 899 + b"\r\n")
 
 
 @settings(max_examples=50)
@@ -141,7 +141,7 @@ def test_a_header_can_be_inserted_after_its_contents(before: list[bytes], inside
                 early.bulk(text)
             getattr(late, method)(mark, size)
             assert len(late) == len(early)
-            assert late.take() == early.take()
+            assert late.take_bytes() == early.take_bytes()
 
 
 def test_marks_outside_the_buffer_are_rejected() -> None:
@@ -155,7 +155,7 @@ def test_marks_outside_the_buffer_are_rejected() -> None:
     with pytest.raises(ValueError):
         out.insert_array(0, -1)
     out.truncate(0)
-    assert out.take() == b""
+    assert out.take_bytes() == b""
 
 
 def test_truncate_discards_everything_after_the_mark() -> None:
@@ -166,22 +166,22 @@ def test_truncate_discards_everything_after_the_mark() -> None:
     out.integer(1)
     out.truncate(mark)
     out.null()
-    assert out.take() == b"+OK\r\n$-1\r\n"
+    assert out.take_bytes() == b"+OK\r\n$-1\r\n"
 
 
 def test_take_empties_the_buffer_and_keeps_it_unless_it_is_large() -> None:
     out = ReplyWriter()
     out.bulk(b"x" * 10000)
     assert len(out) == 10010
-    assert len(out.take()) == 10010
+    assert len(out.take_bytes()) == 10010
     assert len(out) == 0
-    assert out.take() == b""
+    assert out.take_bytes() == b""
     assert 10000 < len(out.buf) <= KEEP_CAPACITY
     out.bulk(b"x" * KEEP_CAPACITY)
-    out.take()
+    out.take_bytes()
     assert len(out.buf) == INITIAL_CAPACITY
     out.ok()
-    assert out.take() == b"+OK\r\n"
+    assert out.take_bytes() == b"+OK\r\n"
 
 
 @pytest.mark.parametrize("value", [None, "text", 5])
@@ -229,7 +229,7 @@ def test_replies_round_trip_through_the_parser(values: list[object]) -> None:
     out = ReplyWriter(3)
     for value in values:
         write(out, value)
-    assert parse_all(out.take()) == values
+    assert parse_all(out.take_bytes()) == values
 
 
 def test_the_remaining_types_round_trip_through_the_parser() -> None:
@@ -242,7 +242,7 @@ def test_the_remaining_types_round_trip_through_the_parser() -> None:
     out.simple(b"message")
     out.bignum(b"1" * 40)
     out.verbatim(b"text")
-    error, members, push, big, text = parse_all(out.take())
+    error, members, push, big, text = parse_all(out.take_bytes())
     assert isinstance(error, ReplyError)
     assert error.prefix == "NOGROUP"
     assert members == {1, 2}

@@ -58,12 +58,12 @@ def test_the_second_reader_gets_all_commands_without_times(taken_first: bool) ->
     feed.command([b"A", b"1"])
     feed.begin(1, 3_000_000)
     feed.command([b"B"])
-    log = feed.take() if taken_first else b""
+    log = feed.take_bytes() if taken_first else b""
     feed.begin(1, 4_000_000)
     feed.command([b"C"])
     assert feed.pull() == SELECT_0 + b"*2\r\n$1\r\nA\r\n$1\r\n1\r\n" + SELECT_1 + b"*1\r\n$1\r\nB\r\n*1\r\n$1\r\nC\r\n"
     assert feed.pull() == b""
-    log += feed.take()
+    log += feed.take_bytes()
     assert log.count(b"#TS:") == 4
     assert log.endswith(b"#TS:4000\r\n*1\r\n$1\r\nC\r\n")
     assert feed.pull() == b""
@@ -78,8 +78,8 @@ def test_a_command_may_be_for_one_reader_alone() -> None:
     feed.for_log(0, [b"L"], 0)
     feed.command([b"B"])
     assert feed.pull() == SELECT_0 + b"*1\r\n$1\r\nA\r\n*1\r\n$1\r\nP\r\n*1\r\n$1\r\nB\r\n"
-    assert feed.take() == SELECT_0 + b"*1\r\n$1\r\nA\r\n*1\r\n$1\r\nL\r\n*1\r\n$1\r\nB\r\n"
+    assert feed.take_bytes() == SELECT_0 + b"*1\r\n$1\r\nA\r\n*1\r\n$1\r\nL\r\n*1\r\n$1\r\nB\r\n"
     feed.share(False)
     feed.for_replicas(0, [b"P"])
     feed.for_log(0, [b"L"], 0)
-    assert (feed.pull(), feed.take()) == (b"", SELECT_0 + b"*1\r\n$1\r\nL\r\n")
+    assert (feed.pull(), feed.take_bytes()) == (b"", SELECT_0 + b"*1\r\n$1\r\nL\r\n")

@@ -18,7 +18,7 @@ from rillet.replication.handshake import (
     SnapshotBegin,
     SnapshotData,
     SnapshotEnd,
-    Stream,
+    StreamData,
     encode,
 )
 from rillet.replication.sync_buffer import BLOCK, SyncBuffer
@@ -40,8 +40,8 @@ def run(link: ChannelLink | MasterLink, data: bytes, step: int) -> tuple[list[Ev
             last = found[-1] if found else None
             if isinstance(event, SnapshotData) and isinstance(last, SnapshotData):
                 found[-1] = SnapshotData(last.data + event.data)
-            elif isinstance(event, Stream) and isinstance(last, Stream):
-                found[-1] = Stream(last.data + event.data)
+            elif isinstance(event, StreamData) and isinstance(last, StreamData):
+                found[-1] = StreamData(last.data + event.data)
             else:
                 found.append(event)
         sent += link.outgoing()
@@ -86,7 +86,7 @@ def test_the_first_link(step: int) -> None:
     greeting = b"+PONG\r\n+OK\r\n+OK\r\n"
     link = MasterLink(PLAIN, Position(ID, 10))
     events, sent = run(link, greeting + b"+RDBCHANNELSYNC 17\r\n*1\r\n$4\r\nPING\r\n", step)
-    assert events[-2:] == [ChannelOffered(17), Stream(b"*1\r\n$4\r\nPING\r\n")]
+    assert events[-2:] == [ChannelOffered(17), StreamData(b"*1\r\n$4\r\nPING\r\n")]
     assert b"rdb-channel-repl" in sent
     link = MasterLink(PLAIN, None)
     with pytest.raises(LinkError, match="RDBCHANNELSYNC syntax"):
@@ -108,7 +108,7 @@ def test_the_buffer_returns_what_it_was_fed() -> None:
             model += data
         else:
             most = chance.choice((1, 16384, BLOCK, 3 * BLOCK))
-            data = buffer.take(most)
+            data = buffer.take_bytes(most)
             assert data == model[: len(data)]
             assert len(data) <= most
             assert bool(data) == bool(model)
@@ -118,4 +118,4 @@ def test_the_buffer_returns_what_it_was_fed() -> None:
     peak = buffer.peak
     buffer.clear()
     buffer.check()
-    assert (buffer.size, buffer.used, buffer.peak, buffer.take(5)) == (0, 0, peak, b"")
+    assert (buffer.size, buffer.used, buffer.peak, buffer.take_bytes(5)) == (0, 0, peak, b"")

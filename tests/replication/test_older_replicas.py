@@ -55,7 +55,7 @@ class Master:
     def run(self, *lines: str) -> None:
         for line in lines:
             self.engine.execute(self.session, line.encode().split())
-            assert not self.session.out.take().startswith(b"-"), line
+            assert not self.session.out.take_bytes().startswith(b"-"), line
 
     def effects(self, line: str) -> list[str]:
         """Run a command and return what the replicas get."""

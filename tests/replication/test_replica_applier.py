@@ -52,7 +52,7 @@ def follower(engine: Engine, offset: int = 0) -> tuple[Applier, list[str]]:
 def ask(session: Session, *words: str | bytes) -> bytes:
     argv = [word.encode() if isinstance(word, str) else word for word in words]
     session.engine.execute(session, argv)
-    return bytes(session.out.take())
+    return bytes(session.out.take_bytes())
 
 
 def test_pieces_of_every_size_give_the_same_data_and_offsets() -> None:
@@ -123,7 +123,7 @@ def test_a_reader_that_waits_sees_the_whole_transaction() -> None:
     assert not engine.execute(waiting, [b"XREAD", b"BLOCK", b"0", b"STREAMS", b"s", b"0"])
     stream = [[b"MULTI"], [b"XADD", b"s", b"1-1", b"a", b"1"], [b"XADD", b"s", b"1-2", b"a", b"2"], [b"EXEC"]]
     applier.feed(b"".join(map(pack_command, stream)))
-    reply = bytes(waiting.out.take())
+    reply = bytes(waiting.out.take_bytes())
     assert b"1-1" in reply
     assert b"1-2" in reply
 

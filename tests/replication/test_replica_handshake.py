@@ -16,7 +16,7 @@ from rillet.replication.handshake import (
     SnapshotBegin,
     SnapshotData,
     SnapshotEnd,
-    Stream,
+    StreamData,
     encode,
 )
 
@@ -40,8 +40,8 @@ def run(data: bytes, step: int, options: LinkOptions = PLAIN, position: Position
             last = found[-1] if found else None
             if isinstance(event, SnapshotData) and isinstance(last, SnapshotData):
                 found[-1] = SnapshotData(last.data + event.data)
-            elif isinstance(event, Stream) and isinstance(last, Stream):
-                found[-1] = Stream(last.data + event.data)
+            elif isinstance(event, StreamData) and isinstance(last, StreamData):
+                found[-1] = StreamData(last.data + event.data)
             else:
                 found.append(event)
         sent += link.outgoing()
@@ -55,7 +55,7 @@ def test_a_snapshot_with_a_mark(step: int) -> None:
     data = GREETING + b"\n\n+FULLRESYNC " + ID.encode() + b" 5\r\n\n\n$EOF:" + MARK + b"\r\n" + payload + MARK
     data += b"*1\r\n"
     events, sent = run(data, step)
-    assert events == [FullSync(ID, 5), SnapshotBegin(-1), SnapshotData(payload), SnapshotEnd(), Stream(b"*1\r\n")]
+    assert events == [FullSync(ID, 5), SnapshotBegin(-1), SnapshotData(payload), SnapshotEnd(), StreamData(b"*1\r\n")]
     assert sent == (
         encode(b"PING") + encode(b"REPLCONF", b"listening-port", b"7000")
         + CAPABILITIES + encode(b"PSYNC", b"?", b"-1")
@@ -67,7 +67,7 @@ def test_a_snapshot_with_a_size(step: int) -> None:
     payload = bytes(range(256))
     data = GREETING + b"+FULLRESYNC " + ID.encode() + b" 0\r\n$256\r\n" + payload + b"stream"
     events, _ = run(data, step)
-    assert events == [FullSync(ID, 0), SnapshotBegin(256), SnapshotData(payload), SnapshotEnd(), Stream(b"stream")]
+    assert events == [FullSync(ID, 0), SnapshotBegin(256), SnapshotData(payload), SnapshotEnd(), StreamData(b"stream")]
 
 
 @pytest.mark.parametrize("step", [1, 10_000])
@@ -75,7 +75,7 @@ def test_a_partial_resynchronisation(step: int) -> None:
     for name in ("", ID):
         data = GREETING + b"+CONTINUE" + (b" " + name.encode() if name else b"") + b"\r\nstream"
         events, sent = run(data, step, position=Position("7" * 40, 99))
-        assert events == [Continued(name), Stream(b"stream")]
+        assert events == [Continued(name), StreamData(b"stream")]
         assert sent.endswith(encode(b"PSYNC", b"7" * 40, b"100"))
 
 
@@ -95,7 +95,7 @@ def test_everything_that_a_replica_may_say() -> None:
 def test_an_old_master_without_psync() -> None:
     data = b"+PONG\r\n-ERR a\r\n-ERR b\r\n-ERR unknown command 'PSYNC'\r\n$3\r\nRDB*1\r\n"
     events, sent = run(data, 10_000)
-    assert events == [FullSync("", -1), SnapshotBegin(3), SnapshotData(b"RDB"), SnapshotEnd(), Stream(b"*1\r\n")]
+    assert events == [FullSync("", -1), SnapshotBegin(3), SnapshotData(b"RDB"), SnapshotEnd(), StreamData(b"*1\r\n")]
     assert sent.endswith(encode(b"SYNC"))
 
 

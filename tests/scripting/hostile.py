@@ -94,7 +94,7 @@ def run(count: int, seed: int) -> int:
 
     def reply(source: str) -> bytes:
         engine.execute(session, [b"eval", source.encode("latin-1"), b"1", b"k", b"v"])
-        return session.out.take()
+        return session.out.take_bytes()
 
     for number in range(count):
         source = script(chance)
@@ -105,7 +105,7 @@ def run(count: int, seed: int) -> int:
         assert found == b"$0\r\n\r\n", f"seed {seed}, script {number}: {found!r}: {source}"
         if number % 100 == 99:
             engine.execute(session, [b"script", b"flush"])
-            session.out.take()
+            session.out.take_bytes()
     return count
 
 

@@ -47,7 +47,7 @@ def test_a_store_and_a_server_exclude_each_other(tmp_path: Path, capsys: pytest.
             assert not attached.owner
         other = DirectoryLock()
         with pytest.raises(StoreBusy, match=WHO.format(server.process.pid)):
-            other.take(tmp_path / "appendonlydir")
+            other.acquire(tmp_path / "appendonlydir")
         assert not (tmp_path / "rillet.json").exists()
         for path in (tmp_path, tmp_path / "appendonlydir", *tmp_path.glob("appendonlydir/*.aof")):
             assert main(["check", "--repair", str(path)]) == 2
@@ -78,14 +78,14 @@ def test_a_recreated_folder_is_locked_again(tmp_path: Path) -> None:
 
 def test_a_lock_can_be_taken_and_released(tmp_path: Path) -> None:
     one, two = DirectoryLock(), DirectoryLock()
-    one.take(tmp_path / "made" / "here")
-    one.take(tmp_path / "made" / "here")
+    one.acquire(tmp_path / "made" / "here")
+    one.acquire(tmp_path / "made" / "here")
     with pytest.raises(StoreBusy, match="made/here is in use"):
-        two.take(tmp_path / "made" / "here")
+        two.acquire(tmp_path / "made" / "here")
     one.release()
     one.release()
-    two.take(tmp_path / "made" / "here")
+    two.acquire(tmp_path / "made" / "here")
     two.release()
     (tmp_path / "file").touch()
     with pytest.raises(NotADirectoryError):
-        one.take(tmp_path / "file")
+        one.acquire(tmp_path / "file")

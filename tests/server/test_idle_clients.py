@@ -103,8 +103,8 @@ def test_sessions_share_what_is_empty_and_nothing_else(engine_sessions: tuple[Se
     assert not other.watcher.keys
     assert len(one.queue) == 1
     assert len(other.queue) == 0
-    assert one.out.take() == b"+OK\r\n+QUEUED\r\n"
-    assert other.out.take() == b""
+    assert one.out.take_bytes() == b"+OK\r\n+QUEUED\r\n"
+    assert other.out.take_bytes() == b""
     one.unwatch()
     assert not one.watcher.keys
     assert not one.db.watched_keys

@@ -275,7 +275,7 @@ def turns_of_a_scrape(
                     await asyncio.sleep(0)
 
             task = asyncio.create_task(other_work())
-            found = await metrics.figures(server, metrics.StreamFinder())
+            found = await metrics.server_metrics(server, metrics.StreamFinder())
             over = True
             await task
             await server.stop()
@@ -332,7 +332,7 @@ def test_streams_are_looked_for_again_in_time(monkeypatch: pytest.MonkeyPatch) -
         assert await found_by(finder, server) == [b"a", b"b"]
         store.delete("a")
         assert await found_by(finder, server) == [b"a", b"b"]
-        names = [labels[1] for one in await metrics.figures(server, finder) if one.name == "stream_length"
+        names = [labels[1] for one in await metrics.server_metrics(server, finder) if one.name == "stream_length"
                  for labels, _ in one.samples]  # fmt: skip
         assert names == ["b"]
         server.settings.set_text("metrics-streams", "1")

@@ -179,7 +179,7 @@ def test_clients_are_answered_while_an_rdb_file_loads(tmp_path: Path) -> None:
     session = engine.session()
     for at in range(200):
         engine.execute(session, [b"SET", b"key:%d" % at, os.urandom(200_000)])
-        session.out.take()
+        session.out.take_bytes()
     write_rdb(tmp_path / "dump.rdb", engine)
     with starting(tmp_path) as (_, port), connected(port) as client:
         while client.info("loading") == "1":

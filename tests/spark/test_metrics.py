@@ -42,7 +42,7 @@ def at(ms: int) -> StreamID:
 def test_entries_after_an_offset_are_bounded(
     after: StreamID, added: int | None, now: StreamInfo, expected: tuple[int, int]
 ) -> None:
-    assert Counted(after, None if added is None else CountInterval.of(added)).behind(now) == expected
+    assert Counted(after, None if added is None else CountInterval.exactly(added)).behind(now) == expected
     assert expected[0] <= CountInterval(*expected).nearest(evenly_spread(after, now)) <= expected[1]
 
 

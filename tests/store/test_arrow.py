@@ -192,11 +192,11 @@ def test_changes_between_two_pages_are_read(monkeypatch: pytest.MonkeyPatch) -> 
         columns = arrow.Columns(stream.key, "n bigint", None, "infer")
         pieces = arrow.batches(stream, columns, PageRange(stream.key, StreamID(0, 0), StreamID(2**63, 0)))
         next(pieces)  # the next page is requested, but the engine has not run the request
-        columns.take()
+        columns.finish_batch()
         stream.trim(minid="1040-0")
         stream.add({"n": 99})
         for _ in pieces:
-            columns.take()
+            columns.finish_batch()
         assert columns.table().column("n").to_pylist() == [*range(20), *range(40, 60), 99]
 
 
@@ -260,7 +260,7 @@ def test_a_type_found_early_is_the_one_that_all_texts_have(pieces: list[list[str
                 for piece in pieces:
                     pages = PageRange(stream.key, after, StreamID(2**63, 0), len(piece))
                     for _ in arrow.batches(stream, found, pages):
-                        found.take()
+                        found.finish_batch()
                     after = StreamID(after.ms + len(piece), 0)
                 tables.append(found.table())
             except NotPlain:

@@ -104,7 +104,7 @@ def test_replies_of_cancelled_calls(store: Store) -> None:
     with held(transport.undelivered._guard):
         child = forked(work)
     assert status_of(child) == 0
-    assert transport.undelivered.take(kept) is not None  # the parent still has it
+    assert transport.undelivered.take_reply(kept) is not None  # the parent still has it
 
 
 def test_worker_threads_of_asyncio(store: Store) -> None:

@@ -178,7 +178,7 @@ def _run(store: Store, line: str, moments: Moments) -> bytes:
             transport.engine.execute(session, argv)
         finally:
             sys.setprofile(None)
-        return session.out.take()
+        return session.out.take_bytes()
 
 
 def test_every_steady_command_that_writes_is_tried() -> None:

@@ -11,14 +11,14 @@ def words_of(*argv: bytes) -> tuple[ArgumentSpans, list[bytes]]:
     """Return spans of the arguments, and the list that keeps the arguments alive."""
     kept = list(argv)
     words = ArgumentSpans()
-    words.take(kept, 0, len(kept))
+    words.point_to(kept, 0, len(kept))
     return words, kept
 
 
 def test_arguments_are_returned_unchanged() -> None:
     argv = [b"a", b"", b"\xff\0", b"x" * 300]
     words = ArgumentSpans()
-    words.take(argv, 1, 3)
+    words.point_to(argv, 1, 3)
     assert words.count == 3
     assert [words.get(at) for at in range(words.count)] == argv[1:]
     assert [words.get(index) for index in range(3)] == argv[1:]
@@ -31,19 +31,19 @@ def test_a_range_past_the_list_is_rejected() -> None:
     words = ArgumentSpans()
     for start, count in ((0, 2), (1, 1), (-1, 1), (0, -1)):
         with pytest.raises(IndexError):
-            words.take([b"a"], start, count)
+            words.point_to([b"a"], start, count)
     with pytest.raises(TypeError):
-        words.take([b"a", None], 0, 2)  # type: ignore[list-item]
+        words.point_to([b"a", None], 0, 2)  # type: ignore[list-item]
 
 
 def test_room_grows_and_extra_room_is_released() -> None:
     words = ArgumentSpans()
     many = [b"%d" % number for number in range(5000)]
-    words.take(many, 0, 5000)
+    words.point_to(many, 0, 5000)
     assert words.room >= 5000
     assert [words.get(at) for at in range(words.count)] == many
     few = [b"a"]
-    words.take(few, 0, 1)
+    words.point_to(few, 0, 1)
     assert words.room <= 1024
     assert [words.get(at) for at in range(words.count)] == few
 
@@ -52,7 +52,7 @@ def test_room_grows_and_extra_room_is_released() -> None:
 def test_replaced_arguments_are_restored(listed: bool) -> None:
     argv = [b"XADD", b"s", b"*", b"f", b"v"]
     words = ArgumentSpans()
-    words.take([b"-", *argv], 1, 5)
+    words.point_to([b"-", *argv], 1, 5)
     if listed:
         assert words.to_list() == argv
     words.put(2, b"1-1")
@@ -63,7 +63,7 @@ def test_replaced_arguments_are_restored(listed: bool) -> None:
         words.restore()
         assert [words.get(at) for at in range(words.count)] == words.to_list() == argv
         words.put(3, b"(redacted)")
-    words.take(argv, 0, 2)
+    words.point_to(argv, 0, 2)
     words.restore()
     assert words.to_list() == argv[:2]
 

@@ -80,7 +80,7 @@ def test_small_collections_rest(words: list[bytes]) -> None:
     same_again(a_set(*words))
     same_again(a_list(*words))
     same_again(a_list(*words, classic=True))
-    same_again(Zset.of([(word, float(number)) for number, word in enumerate(dict.fromkeys(words))], DEFAULTS))
+    same_again(Zset.from_pairs([(word, float(number)) for number, word in enumerate(dict.fromkeys(words))], DEFAULTS))
 
 
 @pytest.mark.parametrize("members", [[b"1"], [b"1", b"70000"], [b"-1", b"9223372036854775807"]])
@@ -107,7 +107,8 @@ def test_large_values_and_streams_stay_awake() -> None:
     assert string_at_rest(bytes(limit + 1), PLAIN) is None
     big = [b"%d" % number * 20 for number in range(100)]
     for value in (a_hash(*big), a_set(*big), a_set(*map(b"%d".__mod__, range(600))),
-                  a_list(*big), Zset.of([(word, 1.0) for word in big], DEFAULTS), Stream(), object()):  # fmt: skip
+                  a_list(*big), Zset.from_pairs([(word, 1.0) for word in big], DEFAULTS), Stream(),
+                  object()):  # fmt: skip
         assert to_rest(value) is None
     several = a_list(b"a", classic=True)
     several.elements.append_node(several.elements.head.packed.copy())  # type: ignore[union-attr]

@@ -174,7 +174,7 @@ REFUSED = {
     "fewer fields than told": timed(24, FAR, (1, b"a", b"1"), (1, b"b", b"2"))[:-4],
     "no triples": packed(25),
     "a field twice in triples": packed(25, (b"a", b"1", 5), (b"a", b"1", 6)),
-    "a field without a time": body(23, Listpack.of([b"a", b"b"]).to_bytes()),
+    "a field without a time": body(23, Listpack.from_values([b"a", b"b"]).to_bytes()),
 }
 
 

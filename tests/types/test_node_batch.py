@@ -35,7 +35,7 @@ def stream_of(nodes: int, seed: int, compressible: bool = True) -> bytes:
 
 def outcome(data: bytes, helper: WorkerThread | None) -> Any:
     """Return the RDB bytes of the loaded stream, or the error and its position."""
-    reader = RdbReader.of(io.BytesIO(data).readinto)
+    reader = RdbReader.reading(io.BytesIO(data).readinto)
     reader.helper = helper
     try:
         stream = load_stream(reader, 19)

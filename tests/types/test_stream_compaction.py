@@ -136,7 +136,7 @@ class CompactedAndNot(RuleBasedStateMachine):
         for client in waiting:
             if client.session.blocked is not None:
                 client.engine.blocking.expire(client.session)
-        assert waiting[0].session.out.take() == waiting[1].session.out.take()
+        assert waiting[0].session.out.take_bytes() == waiting[1].session.out.take_bytes()
         for client in waiting:
             client.engine.close_session(client.session)
 

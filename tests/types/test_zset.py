@@ -118,10 +118,10 @@ def test_a_listpack_becomes_a_skiplist_and_stays_one() -> None:
 
 def test_a_new_sorted_set_has_the_encoding_that_its_members_allow() -> None:
     pairs = [(b"m%d" % number, float(number % 5)) for number in range(128)]
-    assert Zset.of(pairs, limits()).encoding() == "listpack"
-    assert Zset.of([*pairs, (b"a", 1.0)], limits()).encoding() == "skiplist"
-    assert Zset.of([(b"x" * 65, 1.0)], limits()).encoding() == "skiplist"
-    assert list(Zset.of(pairs, limits())) == list(Zset.of(pairs, limits(0))) == ordered(dict(pairs))
+    assert Zset.from_pairs(pairs, limits()).encoding() == "listpack"
+    assert Zset.from_pairs([*pairs, (b"a", 1.0)], limits()).encoding() == "skiplist"
+    assert Zset.from_pairs([(b"x" * 65, 1.0)], limits()).encoding() == "skiplist"
+    assert list(Zset.from_pairs(pairs, limits())) == list(Zset.from_pairs(pairs, limits(0))) == ordered(dict(pairs))
 
 
 def test_only_a_skiplist_keeps_negative_zero() -> None:

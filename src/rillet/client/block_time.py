@@ -1,4 +1,4 @@
-"""How long a command may wait in the server before it replies: the timeout among its own arguments.
+"""The time for which a command may block in the server: the timeout among its arguments.
 
     XREAD, XREADGROUP        BLOCK milliseconds
     BLPOP, BZPOPMIN ...      seconds, the last argument

@@ -85,7 +85,7 @@ class _Template:
     around: list[tuple[bytes, bytes]] = field(default_factory=list)
 
     @classmethod
-    def of(cls, plan: KeyPlan) -> _Template:
+    def from_plan(cls, plan: KeyPlan) -> _Template:
         """Return the template of a plan's commands."""
         around = []
         for words in plan.commands:
@@ -115,7 +115,7 @@ class KeyReader:
         self.keeps = keeps
         self.wrong_type = wrong_type
         self._decoder_for = partial(TableDecoder, rows, plan.parts, batch_rows, batch_bytes, prefix, keeps)
-        self._template = _Template.of(plan)
+        self._template = _Template.from_plan(plan)
         self._decoders: dict[Connection, TableDecoder] = {}
         self._alone = self._decoder_for()  # decodes replies that were received key by key
         self._queue: deque[_Request] = deque()

@@ -86,7 +86,7 @@ class ClientOptions:
     read_from: str = "master"
 
     @classmethod
-    def of(cls, url: str, timeout: float = 60.0, strict: bool = True) -> ClientOptions:
+    def from_url(cls, url: str, timeout: float = 60.0, strict: bool = True) -> ClientOptions:
         """Return the options for a url; see Address.parse."""
         return cls(Address.parse(url, strict), timeout)
 

@@ -165,7 +165,7 @@ def _array(column: Column, kind: Any) -> Any:
         return pa.array(column.take_objects(), kind)
     if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
         return _array(column, pa.string() if pa.types.is_large_string(kind) else pa.binary()).cast(kind)
-    length, nulls, *buffers = column.take()
+    length, nulls, *buffers = column.take_buffers()
     if buffers[1] is None:
         del buffers[1]
     wrapped = [None if buffer is None else pa.py_buffer(buffer) for buffer in buffers]
@@ -176,7 +176,7 @@ def _map_array(rows: RowBuilder, kind: Any) -> Any:
     """Return the map column as a pyarrow array: int32 offsets over a column of names and a column of values."""
     import pyarrow as pa
 
-    length, _, _, _, ends = rows.map_ends.take()
+    length, _, _, _, ends = rows.map_ends.take_buffers()
     keys = _array(rows.keys, kind.key_type)
     items = _array(rows.items, kind.item_type)
     pairs = pa.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field])

@@ -949,7 +949,7 @@ class Column:
             raise IndexError(i)
         return bytes(self.data[int32_at(self.offsets, i) : int32_at(self.offsets, i + 1)])
 
-    def take(self) -> tuple[int, int, bytearray | None, bytearray | None, bytearray]:
+    def take_buffers(self) -> tuple[int, int, bytearray | None, bytearray | None, bytearray]:
         """Return (length, nulls, validity, offsets, data) with buffers of exact size, and empty the column."""
         n = self.length
         valid = self.valid if self.nulls else None

@@ -67,7 +67,7 @@ class ReceiveBuffer:
         """
         self.space(0).release()  # moves undecoded bytes to the front; fails if the buffer is in use
         if self.end:
-            self.feed(out.take())
+            self.feed(out.take_bytes())
             return
         if not out.used:  # a writer without a reply may hold the buffer that all such writers share
             return

@@ -36,7 +36,7 @@ cdef class Packer:
     cdef Py_ssize_t base
     cdef Py_ssize_t _first
     cdef Py_ssize_t _last
-    cpdef bytearray take(self)
+    cpdef bytearray take_bytes(self)
     @cython.final
     cdef Py_ssize_t _count_pairs(self, Py_ssize_t row)
     @cython.final

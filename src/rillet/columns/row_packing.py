@@ -249,7 +249,7 @@ class Packer:
         self.values = values
 
     @cython.ccall
-    def take(self) -> bytearray:
+    def take_bytes(self) -> bytearray:
         """Return the packed commands, and empty the packer."""
         taken: bytearray = self.buf
         del taken[self.used :]

@@ -73,7 +73,7 @@ class Api:
 
     async def about(self, request: Request) -> Response:
         """The place, and the limits."""
-        return _json({**self.place.facts(), "budget": self.place.budget.figures()})
+        return _json({**self.place.info(), "budget": self.place.budget.stats()})
 
     async def overview(self, request: Request) -> Response:
         """Keys by type and size, memory, slow log, clients, streams."""
@@ -94,7 +94,7 @@ class Api:
     async def stream(self, request: Request) -> Response:
         """Length, edges, counters, memory and groups of a stream."""
         key = _text(request, "key")
-        return _json(await self.place.ask(lambda store: streams.stream_facts(store, key)))
+        return _json(await self.place.ask(lambda store: streams.stream_info(store, key)))
 
     async def entries(self, request: Request) -> Response:
         """A page of entries."""

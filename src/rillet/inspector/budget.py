@@ -77,7 +77,7 @@ class Budget:
         while self._spent and self._spent[0][0] < now - _WINDOW:
             self._spent.popleft()
 
-    def figures(self) -> dict[str, Any]:
+    def stats(self) -> dict[str, Any]:
         """Return the shares of a core in the last minute, and the bound, for JSON."""
         now = monotonic()
         with self._guard:

@@ -127,7 +127,7 @@ class InspectedPlace:
 
     @property
     def kind(self) -> str:
-        """What the place is, in a few words."""
+        """The kind of the place, in a few words."""
         if self.is_cluster:
             return "cluster"
         if "://" in self.where:
@@ -142,7 +142,7 @@ class InspectedPlace:
                 return f"{name} {found[f'{name}_version']}"
         return "server"
 
-    def facts(self) -> dict[str, Any]:
+    def info(self) -> dict[str, Any]:
         """Return what the page shows about the place, for JSON."""
         return {
             "name": self.name, "kind": self.kind, "server": self.server, "write": self.write,

@@ -12,10 +12,10 @@ from html import escape
 from typing import Any
 
 from rillet.errors import CommandError
-from rillet.inspector.figures import named, number, oldest_of, shortened, worst_lag
 from rillet.inspector.groups import pending_page
 from rillet.inspector.place import InspectedPlace
 from rillet.inspector.sampling import stream_row
+from rillet.inspector.stats_texts import named, number, oldest_of, shortened, worst_lag
 from rillet.inspector.text import from_text
 from rillet.store.display.timeline import Timeline, timeline
 from rillet.store.store import Store

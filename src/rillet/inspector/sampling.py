@@ -290,9 +290,9 @@ class Sampler:
     def snapshot(self) -> dict[str, Any]:
         """Return the figures for JSON."""
         keys, find, now = self._keys_done, self._find_done, monotonic()
-        figures = dict(self._streams)
-        streams = [stream_row(stream, now - when) for when, stream in figures.values()]
-        new = [unread_row(key, length) for key, length in self._known().items() if key not in figures]
+        stats = dict(self._streams)
+        streams = [stream_row(stream, now - when) for when, stream in stats.values()]
+        new = [unread_row(key, length) for key, length in self._known().items() if key not in stats]
         return {
             "time": time.time(),
             "about": self._about,
@@ -301,7 +301,7 @@ class Sampler:
                 "total": self._keys, "seen": keys.seen, "complete": keys.scan.complete,
                 "age": None if self._keys_at is None else now - self._keys_at,
                 "types": {kind: one.as_dict() for kind, one in sorted(keys.types.items())},
-                "largest": self._largest(figures),
+                "largest": self._largest(stats),
             },
             "streams": sorted([*streams, *new], key=lambda one: (-one["length"], one["name"])),
             "find": {
@@ -310,13 +310,13 @@ class Sampler:
             },
             "slow": self._slow,
             "clients": self._clients,
-            "budget": self._place.budget.figures(),
+            "budget": self._place.budget.stats(),
             "problem": self.problem,
         }  # fmt: skip
 
-    def _largest(self, figures: dict[bytes, tuple[float, StreamStats]]) -> list[dict[str, Any]]:
+    def _largest(self, stats: dict[bytes, tuple[float, StreamStats]]) -> list[dict[str, Any]]:
         found = {**self._keys_done.largest}
-        for key, (_, stream) in figures.items():
+        for key, (_, stream) in stats.items():
             if stream.memory.total is not None:
                 found[key] = stream.memory.total, "stream"
         rows = sorted(found.items(), key=lambda one: (-one[1][0], one[0]))[:LARGEST]

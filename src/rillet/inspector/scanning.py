@@ -90,7 +90,7 @@ class StreamPass:
 
 
 @dataclass
-class TypeFigures:
+class TypeStats:
     """The keys of a type: how many there are, how many have a known size, and the sum of these sizes."""
 
     keys: int = 0
@@ -108,7 +108,7 @@ class KeyPass:
 
     scan: ScanSteps = field(default_factory=ScanSteps)
     seen: int = 0
-    types: dict[str, TypeFigures] = field(default_factory=dict)
+    types: dict[str, TypeStats] = field(default_factory=dict)
     largest: dict[bytes, tuple[int, str]] = field(default_factory=dict)
 
     def step(self, store: Store) -> None:
@@ -122,12 +122,12 @@ class KeyPass:
         self.largest = dict(sorted(self.largest.items(), key=lambda one: (-one[1][0], one[0]))[:LARGEST])
 
     def _add(self, name: bytes, kind: str, size: int | None) -> None:
-        figures = self.types.setdefault(kind, TypeFigures())
-        figures.keys += 1
+        stats = self.types.setdefault(kind, TypeStats())
+        stats.keys += 1
         self.seen += 1
         if size is not None:
-            figures.measured += 1
-            figures.bytes += int(size)
+            stats.measured += 1
+            stats.bytes += int(size)
             self.largest[name] = int(size), kind
 
 
@@ -143,4 +143,4 @@ def _replies(store: Store, commands: list[list[bytes]]) -> list[Any]:
     return [None if isinstance(reply, CommandError) else reply for reply in replies]
 
 
-__all__ = ["LARGEST", "STEP", "STREAMS", "KeyPass", "ScanSteps", "StreamPass", "TypeFigures"]
+__all__ = ["LARGEST", "STEP", "STREAMS", "KeyPass", "ScanSteps", "StreamPass", "TypeStats"]

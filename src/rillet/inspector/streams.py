@@ -104,7 +104,7 @@ def whole_entry(store: Store, key: bytes, id: str) -> dict[str, Any] | None:
     return found
 
 
-def stream_facts(store: Store, key: bytes) -> dict[str, Any]:
+def stream_info(store: Store, key: bytes) -> dict[str, Any]:
     """Return length, edges, counters, memory and groups of a stream; CommandError if there is none."""
     stats = store.stats(key, pending=1000)
     found: dict[str, Any] = plain(stats.streams[0])
@@ -135,5 +135,5 @@ def rank_of(store: Store, key: bytes, id: str) -> int | None:
         return None
 
 
-__all__ = ["EXAMINED", "MOST_PAGE", "PAGE", "entries_page", "entry_json", "rank_of", "stream_facts", "timeline_json",
+__all__ = ["EXAMINED", "MOST_PAGE", "PAGE", "entries_page", "entry_json", "rank_of", "stream_info", "timeline_json",
            "whole_entry"]  # fmt: skip

@@ -6,7 +6,7 @@
 The streams that were found so far are listed at once; the last line says how many keys were searched. A long name is
 shown without its middle, and whole in the line below the table when its row is chosen.
 
-The rows are made by `rillet.inspector.figures` from the sampler's figures, which the page shows, too. Texts are
+The rows are made by `rillet.inspector.stats_texts` from the sampler's figures, which the page shows, too. Texts are
 printable (rillet.inspector.text) and never markup.
 """
 
@@ -20,7 +20,9 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import DataTable, Footer, Header, Static
 
-from rillet.inspector.figures import (
+from rillet.inspector.place import InspectedPlace
+from rillet.inspector.sampling import Sampler
+from rillet.inspector.stats_texts import (
     group_cells,
     known_streams,
     named,
@@ -30,8 +32,6 @@ from rillet.inspector.figures import (
     stream_cells,
     worst_lag,
 )
-from rillet.inspector.place import InspectedPlace
-from rillet.inspector.sampling import Sampler
 from rillet.inspector.text import from_text
 from rillet.units import size
 

@@ -127,7 +127,7 @@ class Watcher:
 
 @cython.cclass
 class KeyObserver:
-    """What databases report the changes of keys to (runtime/tracking.py); writer: the session that changes keys now."""
+    """Receives the changes of keys (runtime/tracking.py). writer: the session that changes keys now."""
 
     __slots__ = ("writer",)
     writer: Any
@@ -171,7 +171,7 @@ class Database:
         self.clock = clock
         # The clock of the LRU and LFU data in the records of `keys`; an engine's databases share one.
         self.access = AccessClock(clock)
-        # Where commands change small values without an object; an engine's databases share one.
+        # Commands change small values in this buffer, without an object; an engine's databases share one.
         self.buffer = RestBuffer()
         # The size of the values that are objects (keyspace/memory_usage.py).
         self.ledger = Ledger()

@@ -434,7 +434,7 @@ class ActiveDefrag:
             if self.on_enabled is not None:
                 self.on_enabled()
 
-    def statistics(self) -> dict[str, int]:
+    def stats(self) -> dict[str, int]:
         """Return the fields of INFO stats; times in ms."""
         current = self._clock.ticks() - self._began if self._began else 0
         return {

@@ -54,7 +54,7 @@ OK, RUNNING, FAIL = 0, 1, 2
 _OK = cython.declare(cython.int, 0)
 _RUNNING = cython.declare(cython.int, 1)
 _FAIL = cython.declare(cython.int, 2)
-# How a policy ranks its candidates.
+# The order in which a policy evicts candidates.
 _NONE = cython.declare(cython.int, 0)
 _ACCESS = cython.declare(cython.int, 1)  # lru and lrm: the bits are a time
 _FREQUENCY = cython.declare(cython.int, 2)
@@ -415,7 +415,7 @@ class Eviction(GrowthGate):
         now = self.clock.ticks() - self._exceeded_since if self._exceeded_since else 0
         return now // 1_000_000, (self._exceeded_total + now) // 1_000_000
 
-    def reset_statistics(self) -> None:
+    def reset_stats(self) -> None:
         """Reset the counters of INFO (CONFIG RESETSTAT)."""
         self.evicted_keys = self.trimmed_entries = 0
         self._exceeded_total = 0

@@ -115,7 +115,7 @@ def stream_bytes(stream: Stream) -> cython.Py_ssize_t:
     size += rax.numele * (allocated(_LISTPACK) + _BUFFER) + rax.numnodes * _RAX_NODE
     size += len(pending.buf) + pending.count * _PENDING
     consumers: cython.Py_ssize_t = len(pending.owners) - len(pending.spare_owners)
-    # Each group has one consumer more, for released entries.
+    # `owners` also counts the consumer `nobody` of each group, which owns the entries that XNACK released.
     size += len(stream.groups) * _GROUP + consumers * _CONSUMER + min(consumers, pending.count) * _CONSUMER_PAGE
     if stream.idmp is not None:
         producers: Any = stream.idmp.producers

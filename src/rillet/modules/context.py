@@ -245,7 +245,7 @@ class Context:
                 manager.engine.call(inner, entry, argv)
                 if inner.pushes is not None:
                     inner.flush_pushes()
-                raw = inner.out.take()
+                raw = inner.out.take_bytes()
             finally:
                 manager.release(inner)
         reply = parse_all(raw)[0]

@@ -118,7 +118,7 @@ class Watchdog:
                 _take_back()
 
     def pause(self) -> None:
-        """Let no exception come in this thread until `resume`; one that was raised and did not come yet comes later."""
+        """Postpone the guard's exceptions in this thread until `resume`, including those already on their way."""
         thread = get_ident()
         with self._lock:
             stack = self._tickets.get(thread)

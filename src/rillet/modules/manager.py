@@ -136,7 +136,7 @@ class LoadedModule:
                 return False
             self._write(session, context, value, mark)
         except _FAILURES as error:
-            self.manager.engine.statistics.count_failure(session.command)
+            self.manager.engine.stats.count_failure(session.command)
             session.reply_error(mark, error if isinstance(error, CommandError) else CommandError(str(error)))
         return True
 

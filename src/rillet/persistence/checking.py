@@ -43,7 +43,7 @@ from rillet.types.stream.stream import Stream
 
 MANY_DATABASES = 128
 NOT_LOADED = ".not-loaded"
-"""What the name of a file or folder ends with, before a number, that a server did not load and therefore renamed."""
+"""The suffix, before a number, of a file or folder that a server renamed because it did not load it."""
 
 Progress = Callable[[int, int], None]
 
@@ -119,7 +119,7 @@ def held(path: Path) -> Iterator[None]:
         for folder in {one.parent for one in manifests}:
             lock = DirectoryLock()
             locks.callback(lock.release)
-            lock.take(folder)  # so that no server opens the log during the check
+            lock.acquire(folder)  # so that no server opens the log during the check
         yield
 
 

@@ -37,7 +37,7 @@ class DirectoryLock:
     def __init__(self) -> None:
         self._descriptor = -1
 
-    def take(self, folder: Path) -> None:
+    def acquire(self, folder: Path) -> None:
         """Lock the folder and release the previous one; StoreBusy, or OSError if the folder cannot be created."""
         try:
             descriptor = open_to_lock(lambda: _open(folder))

@@ -396,7 +396,7 @@ class Children:
         """Reset the statistics (CONFIG RESETSTAT)."""
         self.latest_fork_usec = self.forks = 0
 
-    def facts(self) -> dict[str, object]:
+    def info(self) -> dict[str, object]:
         """Return the fields of INFO persistence about the running child."""
         child = self.active
         if child is None:

@@ -29,7 +29,7 @@ cdef class PropagationBuffer:
     cdef bint _adjacent(self, ArgumentSpans words, Py_ssize_t start, Py_ssize_t stop)
     cpdef bint number(self, long long value)
     cpdef bint stream_id(self, unsigned long long ms, unsigned long long seq)
-    cpdef bytes take(self)
+    cpdef bytes take_bytes(self)
     cpdef bint share(self, bint shared)
     cpdef bytes pull(self)
     cpdef bint for_replicas(self, int db, list[bytes] argv)

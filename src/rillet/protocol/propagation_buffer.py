@@ -249,12 +249,12 @@ class PropagationBuffer:
     # -- output --------------------------------------------------------------------------------------
 
     @cython.ccall
-    def take(self) -> bytes:
+    def take_bytes(self) -> bytes:
         """Return and remove all bytes. O(bytes)"""
         if self.pulled >= 0:
             self._hold()
             self.pulled = 0
-        return self.out.take()
+        return self.out.take_bytes()
 
     def copy(self) -> bytes:
         """Return all bytes, which stay. O(bytes)"""

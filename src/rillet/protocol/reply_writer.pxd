@@ -55,7 +55,7 @@ cdef class ReplyWriter:
     cpdef bint insert_array(self, Py_ssize_t mark, Py_ssize_t size)
     cpdef bint insert_map(self, Py_ssize_t mark, Py_ssize_t size)
     cpdef bint insert_set(self, Py_ssize_t mark, Py_ssize_t size)
-    cpdef bytes take(self)
+    cpdef bytes take_bytes(self)
     cpdef bint shrink(self, Py_ssize_t peak)
     cpdef object hand_over(self)
 

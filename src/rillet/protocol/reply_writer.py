@@ -27,7 +27,7 @@ If a reply's length is known only at its end, the caller takes a `mark()` before
 node into its reply list instead (networking.c, addReplyDeferredLen). With a single buffer, a memmove of
 that reply replaces the list.
 
-Costs: each append is O(bytes), amortized; the buffer doubles. `take()` copies once and keeps the buffer for
+Costs: each append is O(bytes), amortized; the buffer doubles. `take_bytes()` copies once and keeps the buffer for
 the next batch unless it exceeds 1 MiB. `hand_over()` returns the buffer itself if the batch is large: for
 megabytes, the main cost is not the copy but the page faults of a new buffer, about four times as much.
 
@@ -505,7 +505,7 @@ class ReplyWriter:
         return True
 
     @cython.ccall
-    def take(self) -> bytes:
+    def take_bytes(self) -> bytes:
         """Return and remove everything written; O(bytes)."""
         size: cython.Py_ssize_t = self.used
         if cython.compiled:
@@ -530,7 +530,7 @@ class ReplyWriter:
     def hand_over(self) -> bytes | bytearray:
         """Return and remove everything written; if the batch is large, return the buffer itself, in O(1)."""
         if self.used < HANDED_OVER:
-            return self.take()
+            return self.take_bytes()
         out: bytearray = self.buf
         self.before = self.used
         self.use_buffer(bytearray(INITIAL_CAPACITY))

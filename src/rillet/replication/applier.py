@@ -235,7 +235,7 @@ class Applier:
                     engine.call(session, entry, argv)
                     reason = ""
                     if session.out.used > 0 and session.out.buf[0] == _MINUS:
-                        reason = session.out.take().strip(b"-\r\n").decode("utf-8", "backslashreplace")
+                        reason = session.out.take_bytes().strip(b"-\r\n").decode("utf-8", "backslashreplace")
                     session.out.truncate(0)
             finally:
                 engine.loading = False

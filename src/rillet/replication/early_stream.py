@@ -86,7 +86,7 @@ class EarlyStream:
     def apply(self) -> None:
         """Apply everything. O(bytes)"""
         try:
-            while data := self.buffer.take(_PIECE):
+            while data := self.buffer.take_bytes(_PIECE):
                 self._apply(data)
         except LinkError as error:
             self._failed(str(error))
@@ -108,7 +108,7 @@ class EarlyStream:
         clock = self._engine.clock
         end = clock.uptime_ms() + _TURN_MS
         try:
-            while data := self.buffer.take(_PIECE):
+            while data := self.buffer.take_bytes(_PIECE):
                 self._apply(data)
                 self._applied += len(data)
                 if pause_at(self._engine, "on-streaming-repl-buf") or clock.uptime_ms() >= end:

@@ -1,4 +1,4 @@
-"""Which commands of a stream a replica of some keys applies, and in which form.
+"""The filter of a replica of some keys: the commands of the stream that it applies, and their form.
 
     keys of the command        wanted           not wanted
     XADD orders ...            ●                                   applied

@@ -47,8 +47,9 @@ class Position(NamedTuple):
 
 
 class LinkOptions(NamedTuple):
-    """What a replica sends about itself. `ephemeral`: the snapshot is not stored, so it needs no compression.
+    """The properties that a replica reports to its master.
 
+    ephemeral: the snapshot is not stored, so it needs no compression.
     failover: the master must become a replica's master first (FAILOVER of the server that connects).
     rdb_channel: the replica can receive the snapshot on a second link.
     """
@@ -98,7 +99,7 @@ class ChannelOffered(NamedTuple):
     client: int
 
 
-class Stream(NamedTuple):
+class StreamData(NamedTuple):
     """Bytes of the stream of changes."""
 
     data: bytes
@@ -110,7 +111,7 @@ class Note(NamedTuple):
     text: str
 
 
-Event = FullSync | SnapshotBegin | SnapshotData | SnapshotEnd | Continued | ChannelOffered | Stream | Note
+Event = FullSync | SnapshotBegin | SnapshotData | SnapshotEnd | Continued | ChannelOffered | StreamData | Note
 
 
 def encode(*words: bytes) -> bytes:
@@ -143,7 +144,7 @@ class SnapshotLink:
         events: list[Event] = []
         while data and self.phase != "done":
             if self.phase == "stream":
-                events.append(Stream(data))
+                events.append(StreamData(data))
                 break
             data = self._snapshot(data, events) if self.phase == "snapshot" else self._line(data, events)
         return events
@@ -324,5 +325,5 @@ def shown_line(line: bytes) -> str:
 
 __all__ = [
     "ChannelOffered", "Continued", "Event", "FullSync", "LinkOptions", "MasterLink", "Note", "Position",
-    "SnapshotBegin", "SnapshotData", "SnapshotEnd", "SnapshotLink", "Stream", "encode", "full_sync", "shown_line",
+    "SnapshotBegin", "SnapshotData", "SnapshotEnd", "SnapshotLink", "StreamData", "encode", "full_sync", "shown_line",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""What older replicas forbid to the stream of their master.
+"""Restrictions of a master's stream while older replicas are attached.
 
     a replica attaches ──► its server is known, or is asked ──► `attached`: the stream sends only what it knows
     a command that cannot be sent ──► `refused`: the replica is disconnected before it gets the next byte

@@ -111,7 +111,7 @@ class ReplicationStream:
             before.share(False)
         self._feed = feed
         if feed is self.log.feed:
-            feed.take()
+            feed.take_bytes()
             feed.forget_db()
         elif feed is not None:
             feed.share(True)
@@ -125,7 +125,7 @@ class ReplicationStream:
         """Take over the commands that the engine has propagated. Any thread may call it with the engine's lock."""
         feed = self._feed
         if feed is not None:
-            data = feed.take() if feed is self.log.feed else feed.pull()
+            data = feed.take_bytes() if feed is self.log.feed else feed.pull()
             if data:
                 self._append(data)
                 self.changed = self.backlog.end
@@ -257,7 +257,7 @@ class ReplicationStream:
         reached, replica.above_since = limit.reached(waiting, replica.above_since, self.engine.clock.now_ms())
         if not reached:
             return True
-        self.engine.statistics.output_limit_hits += 1
+        self.engine.stats.output_limit_hits += 1
         self._say(f"Client id={replica.session.id} replica={replica.name} scheduled to be closed ASAP for overcoming "
                   f"of output buffer limits. {waiting} bytes wait for it.", "warning")  # fmt: skip
         self._drop(replica)
@@ -645,7 +645,7 @@ class ReplicationStream:
 
     # -- INFO and ROLE -----------------------------------------------------------------------------------------
 
-    def facts(self) -> list[dict[str, object]]:
+    def info(self) -> list[dict[str, object]]:
         """Return the fields of each replica in INFO replication."""
         now = self.engine.clock.uptime_ms()
         return [

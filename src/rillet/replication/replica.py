@@ -49,7 +49,7 @@ from rillet.replication.handshake import (
     SnapshotBegin,
     SnapshotData,
     SnapshotEnd,
-    Stream,
+    StreamData,
 )
 from rillet.runtime.engine import Engine
 from rillet.runtime.replica import master_address
@@ -63,7 +63,7 @@ _ACK_MS = 1000  # between two positions that the replica reports
 
 
 class Carrier(Protocol):
-    """What a Follower needs from the program around it."""
+    """The interface that a Follower requires from its program."""
 
     def connect(self, host: str, port: int) -> None:
         """Begin to open a connection; `opened` or `closed` of the follower is called later."""
@@ -100,7 +100,7 @@ class Carrier(Protocol):
 
 
 class ChannelCarrier(Protocol):
-    """What a Follower needs, besides a Carrier, for a second connection."""
+    """The interface for a second connection, which a Follower requires besides a Carrier."""
 
     def open_channel(self, host: str, port: int) -> None:
         """Begin to open the second connection; `channel_opened` or `channel_closed` is called later."""
@@ -340,7 +340,7 @@ class Follower:
 
     def _handle(self, event: Any) -> None:
         carrier = self._carrier
-        if isinstance(event, Stream):
+        if isinstance(event, StreamData):
             self._take(event.data)
         elif isinstance(event, SnapshotData):
             self.snapshot_read += len(event.data)

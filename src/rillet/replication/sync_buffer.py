@@ -45,7 +45,7 @@ class SyncBuffer:
             at += count
         self.used += len(data)
 
-    def take(self, most: int) -> bytes:
+    def take_bytes(self, most: int) -> bytes:
         """Remove and return the next bytes: at most so many, of one block; b"" if there are none."""
         if not self.used:
             return b""

@@ -62,7 +62,7 @@ _HTTP = frozenset((b"post", b"host:"))
 
 
 REFUSED, RUNS, QUEUES = 0, 1, 2
-"""What `admit` returns."""
+"""The verdict that `admit` returns."""
 
 # Verdicts.
 _LOG_IN, _NOT_IN_MULTI, _ASK_USER, _REDIRECT, _NO_ROOM, _REFUSE, _READ_ONLY, _SUBSCRIBED = 1, 2, 3, 4, 5, 6, 7, 8
@@ -226,7 +226,7 @@ def _decide(engine: CommandEngine, session: Session, entry: Command, words: Argu
 def _refuse(engine: CommandEngine, session: Session, entry: Command | None, error: CommandError) -> None:
     """Reply with an error and count the error; inside MULTI, make the later EXEC fail."""
     if entry is not None:
-        engine.statistics.count_rejection(entry)
+        engine.stats.count_rejection(entry)
     if session.state & IN_MULTI:
         session.enter("queueing fails")
     if entry is not None and entry.fullname == "exec":

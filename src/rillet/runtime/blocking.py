@@ -26,9 +26,9 @@ from rillet.errors import CommandError, NoPerm
 from rillet.keyspace.clock import Clock
 from rillet.keyspace.database import Database
 from rillet.runtime import session_state
+from rillet.runtime.engine_stats import EngineStats
 from rillet.runtime.propagation import Propagation
 from rillet.runtime.session import Session
-from rillet.runtime.statistics import Statistics
 from rillet.structs.argument_spans import ArgumentSpans
 
 _BLOCKED = cython.declare(cython.int, session_state.BLOCKED)
@@ -178,11 +178,11 @@ class Blocking:
     __slots__ = ("ready", "_clock", "_statistics", "_propagation", "_arrivals", "_interrupt", "_words")
     ready: list[Database]
 
-    def __init__(self, clock: Clock, statistics: Statistics, propagation: Propagation) -> None:
+    def __init__(self, clock: Clock, stats: EngineStats, propagation: Propagation) -> None:
         self.ready = []
         self._words = ArgumentSpans()
         self._clock = clock
-        self._statistics = statistics
+        self._statistics = stats
         self._propagation = propagation
         self._arrivals = 0
         self._interrupt: BaseException | None = None
@@ -376,7 +376,7 @@ class Blocking:
             propagation.depth -= 1
             session.state &= ~_RUNNING
             if session.dirty or session.propagated is not None:
-                self._words.take(blocked.argv, 0, len(blocked.argv))
+                self._words.point_to(blocked.argv, 0, len(blocked.argv))
                 propagation.take_effects(session, self._words)
             if propagation.pending and propagation.depth == 0:
                 propagation.flush_pending()

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from rillet.runtime.blocking import Blocking
     from rillet.runtime.channels import Channels
     from rillet.runtime.command_queue import CommandQueue
+    from rillet.runtime.engine_stats import EngineStats
     from rillet.runtime.host import Host
     from rillet.runtime.latency import LatencyMonitor
-    from rillet.runtime.memory import MemoryFigures
+    from rillet.runtime.memory import MemoryStats
     from rillet.runtime.monitors import Monitors
     from rillet.runtime.pause import PausedClients
     from rillet.runtime.propagation import Propagation
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from rillet.runtime.session import Session
     from rillet.runtime.settings.settings import Settings
     from rillet.runtime.slowlog import CommandLog
-    from rillet.runtime.statistics import Statistics
     from rillet.runtime.tracking import Tracking
     from rillet.structs.argument_spans import ArgumentSpans
 
@@ -45,7 +45,7 @@ class CommandEngine(Protocol):
     settings: Settings
     clock: Clock
     sessions: dict[int, Session]
-    statistics: Statistics
+    stats: EngineStats
     propagation: Propagation
     blocking: Blocking
     channels: Channels
@@ -53,7 +53,7 @@ class CommandEngine(Protocol):
     monitors: Monitors
     command_log: CommandLog
     latency: LatencyMonitor
-    memory: MemoryFigures
+    memory: MemoryStats
     replication: ReplicationState
     access: AccessClock
     lazyfree: LazyFree

@@ -5,7 +5,7 @@ from rillet.runtime.admission cimport admit
 from rillet.runtime.implementation cimport Implementation
 from rillet.runtime.registry cimport Command
 from rillet.runtime.session cimport Session
-from rillet.runtime.statistics cimport Statistics
+from rillet.runtime.engine_stats cimport EngineStats
 from rillet.runtime.tracking cimport Tracking
 from rillet.runtime.transactions cimport Transactions
 from rillet.structs.argument_spans cimport ArgumentSpans

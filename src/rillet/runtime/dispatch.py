@@ -12,11 +12,11 @@ from rillet.protocol.command_parser import CommandParser, QueryBufferExceeded
 from rillet.runtime import session_state
 from rillet.runtime.acl.user import User
 from rillet.runtime.admission import QUEUES, REFUSED, admit
+from rillet.runtime.engine_stats import EngineStats
 from rillet.runtime.pause import PausedClients
 from rillet.runtime.registry import Command
 from rillet.runtime.session import Session
 from rillet.runtime.settings.settings import Settings
-from rillet.runtime.statistics import Statistics
 from rillet.runtime.tracking import Tracking
 from rillet.runtime.transactions import Transactions
 from rillet.structs.argument_spans import ArgumentSpans
@@ -61,7 +61,7 @@ class Dispatch(Transactions):
     def execute(self, session: Session, argv: list[bytes]) -> cython.bint:
         """Run one command, which replies in session.out; return False if the session blocked instead."""
         words: ArgumentSpans = self.take_spans()
-        words.take(argv, 0, len(argv))
+        words.point_to(argv, 0, len(argv))
         try:
             self._admit_and_run(session, self.command_of(words), words, None, -1)
         finally:
@@ -113,7 +113,7 @@ class Dispatch(Transactions):
         if session.state & _TRUSTED:
             return (session.state & _SPECIAL) | (self.conditions & ~_FOR_CLIENTS)
         # Between two commands nothing grows: a queue of MULTI is looked at once.
-        if ((self.limited and self._fitted != self.statistics.commands_processed)
+        if ((self.limited and self._fitted != self.stats.commands_processed)
                 or (self.observed and self.tracking.is_full())):  # fmt: skip
             self._make_rooms(session)
             if self._since:
@@ -163,7 +163,7 @@ class Dispatch(Transactions):
     def call(self, session: Session, entry: Command, argv: list[bytes]) -> cython.bint:
         """Run an admitted command, and act on its effects."""
         words: ArgumentSpans = self.take_spans()
-        words.take(argv, 0, len(argv))
+        words.point_to(argv, 0, len(argv))
         try:
             self._run(session, entry, words, None, -1)
         finally:
@@ -185,16 +185,16 @@ class Dispatch(Transactions):
         Stop when the session blocks or closes, when the parser needs more bytes, or after `limit` bytes of replies.
         After a protocol error, Redis's error text is the last reply, and the session is closed.
         """
-        statistics: Statistics = self.statistics
-        ran: cython.longlong = statistics.commands_processed
+        stats: EngineStats = self.stats
+        ran: cython.longlong = stats.commands_processed
         began: cython.longlong = self.clock.ticks()
         self._since = began
         try:
             return self._drain(session, parser, limit)
         finally:
-            ran = statistics.commands_processed - ran
+            ran = stats.commands_processed - ran
             if ran != 0:
-                statistics.count_turn(max(ran, 1), self._since - began)
+                stats.count_turn(max(ran, 1), self._since - began)
             self._since = 0
 
     @cython.cfunc
@@ -216,7 +216,7 @@ class Dispatch(Transactions):
                     break
                 if not argv:
                     continue
-                words.take(argv, 0, len(argv))
+                words.point_to(argv, 0, len(argv))
             located = self._admit_and_run(session, self.command_of(words), words, parser, limit)
         self.give_spans(words)
         return False
@@ -229,7 +229,7 @@ class Dispatch(Transactions):
         except ProtocolError as error:
             # A full query buffer closes the connection without an error reply (readQueryFromClient).
             if isinstance(error, QueryBufferExceeded):
-                self.statistics.input_limit_hits += 1
+                self.stats.input_limit_hits += 1
             else:
                 session.out.error(f"ERR {error}".encode("utf-8", "surrogateescape"))
             session.enter("close")

@@ -12,7 +12,7 @@ from rillet.runtime.monitors cimport Monitors
 from rillet.runtime.propagation cimport Propagation
 from rillet.runtime.registry cimport Command
 from rillet.runtime.session cimport Session
-from rillet.runtime.statistics cimport CommandCounters
+from rillet.runtime.engine_stats cimport CommandStats
 from rillet.runtime.tracking cimport Tracking
 from rillet.structs.argument_spans cimport ArgumentSpans
 

@@ -25,6 +25,7 @@ from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime import registry, session_state
 from rillet.runtime.acl.user import User
 from rillet.runtime.command_finder import CommandFinder
+from rillet.runtime.engine_stats import CommandStats
 from rillet.runtime.implementation import Implementation
 from rillet.runtime.monitors import Monitors
 from rillet.runtime.propagation import Propagation
@@ -33,7 +34,6 @@ from rillet.runtime.registry import Command
 from rillet.runtime.session import Session
 from rillet.runtime.settings.settings import Settings
 from rillet.runtime.slowlog import CommandLog
-from rillet.runtime.statistics import CommandCounters
 from rillet.runtime.tracking import Tracking
 from rillet.structs.argument_spans import ArgumentSpans
 
@@ -219,8 +219,8 @@ class Effects(CommandFinder):
             ended: cython.longlong = self.clock.ticks()
             if self._since:
                 self._since = ended
-            self.statistics.commands_processed += ran
-            counters: CommandCounters = self.statistics.of(entry)
+            self.stats.commands_processed += ran
+            counters: CommandStats = self.stats.of_command(entry)
             counters.failed += failed
             if session.blocked is None:
                 if ran > shown:
@@ -301,7 +301,7 @@ class Effects(CommandFinder):
     ) -> cython.longlong:
         """Count and show a call that another call follows; return the time."""
         now: cython.longlong = self.clock.ticks()
-        counters: CommandCounters = self.statistics.of(entry)
+        counters: CommandStats = self.stats.of_command(entry)
         counters.count(now - began, 1, self.tracks_latency)
         self._show(session, entry, words, now - began, reply)
         return now
@@ -326,7 +326,7 @@ class Effects(CommandFinder):
         """Keep the time of a call that blocks its client; Redis before 7.2 counts the call now."""
         session.blocked.spent = nanoseconds
         if not self.settings.compat.knows(72):
-            counters = self.statistics.of(entry)
+            counters = self.stats.of_command(entry)
             counters.calls += 1
             counters.nanoseconds += nanoseconds
 
@@ -337,7 +337,7 @@ class Effects(CommandFinder):
         if blocked.postponed or entry is None or not (newer or served):  # older servers do not count a timeout
             return
         total = blocked.spent + nanoseconds
-        counters = self.statistics.of(entry)
+        counters = self.stats.of_command(entry)
         counters.nanoseconds += total if newer else nanoseconds
         counters.calls += newer
         counters.track(total, self.tracks_latency)

@@ -10,7 +10,7 @@ from rillet.runtime.dispatch cimport Dispatch
 from rillet.runtime.propagation cimport Propagation
 from rillet.runtime.registry cimport Command
 from rillet.runtime.session cimport Session
-from rillet.runtime.statistics cimport Statistics
+from rillet.runtime.engine_stats cimport EngineStats
 from rillet.runtime.tracking cimport Tracking
 
 @cython.final

@@ -25,7 +25,7 @@ from rillet.runtime.acl.control import AccessControl
 from rillet.runtime.dispatch import Dispatch
 from rillet.runtime.host import DefaultHost, Host
 from rillet.runtime.keyspace_events import MISS, NEW, OVERWRITTEN, TYPE_CHANGED
-from rillet.runtime.memory import MemoryFigures
+from rillet.runtime.memory import MemoryStats
 from rillet.runtime.registry import load_commands
 from rillet.runtime.session import Session
 from rillet.runtime.settings.settings import Settings
@@ -51,7 +51,7 @@ class Engine(Dispatch):
     def __init__(self, settings: Settings | None = None, clock: Clock | None = None) -> None:
         load_commands()
         Dispatch.__init__(self, settings or Settings(), clock or Clock())
-        self.memory = MemoryFigures(self)
+        self.memory = MemoryStats(self)
         # DEBUG REPLYBUFFER: after how many ms the recent size of a client's replies is measured anew (-1: never), and
         # whether the periodic job shrinks output buffers.
         self.peak_reset_ms = PEAK_RESET_MS

@@ -58,7 +58,7 @@ class Expiry(Upkeep):
 
     def _expired(self, database: Database, key: bytes) -> None:
         """Count an expired key, mark its watchers, log the DEL (expire.c: deleteExpiredKeyAndPropagate)."""
-        self.statistics.expired_keys += 1
+        self.stats.expired_keys += 1
         if self.monitored_ns < _NEVER:
             self.latency.add(b"expire-del", self.clock.ticks() - self.latency.began)
         database.touch(key, True)
@@ -71,7 +71,7 @@ class Expiry(Upkeep):
 
     def _expired_batch(self, database: Database, count: int, keys: list[bytes]) -> None:
         """Do `_expired` for keys that the expiry cycle deleted; `keys` may be empty if there is no log."""
-        self.statistics.expired_keys += count
+        self.stats.expired_keys += count
         if self.propagation.log is not None:
             name = b"UNLINK" if self.settings.lazyfree_lazy_expire else b"DEL"
             self.propagation.add_deletions(database.index, name, keys)
@@ -129,7 +129,7 @@ class Expiry(Upkeep):
                 self.blocking.serve_ready()
 
     def _expire(self, slice_ns: int) -> int:
-        before = self.statistics.expired_keys
+        before = self.stats.expired_keys
         # One by one, each with `_expired`, if somebody receives the events or deletions are measured.
         self.expiry.events = self.notify_events or self.monitored_ns < _NEVER
         self.expiry.names = self.propagation.log is not None
@@ -137,8 +137,8 @@ class Expiry(Upkeep):
         began = self.clock.ticks()
         self.expiry.step(self.databases, self.clock, self.settings.active_expire_effort, slice_ns)
         self.latency.add(b"expire-cycle", self.clock.ticks() - began)
-        removed = self.statistics.expired_keys - before
-        self.statistics.expired_keys_active += removed
+        removed = self.stats.expired_keys - before
+        self.stats.expired_keys_active += removed
         return removed
 
     def _expire_own(self) -> int:

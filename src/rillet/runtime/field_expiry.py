@@ -43,7 +43,7 @@ def may_remove(database: Database) -> bool:
 def remove_field(engine: CommandEngine, database: Database, key: bytes, value: Hash, field: bytes) -> None:
     """Remove an expired field, count it and log it (Redis)."""
     value.remove(field)
-    engine.statistics.expired_fields += 1
+    engine.stats.expired_fields += 1
     log_fields(engine, database, key, [field])
 
 
@@ -75,8 +75,8 @@ def expire_fields(engine: CommandEngine, database: Database, key: bytes, now: in
     fields = value.due(now, limit)
     for field in fields:
         value.remove(field)
-    engine.statistics.expired_fields += len(fields)
-    engine.statistics.expired_fields_active += len(fields) if active else 0
+    engine.stats.expired_fields += len(fields)
+    engine.stats.expired_fields_active += len(fields) if active else 0
     if not len(value):
         database.delete(key)
     else:

@@ -63,7 +63,7 @@ class Host(Protocol):
         """End a pause and run the commands that were held back (CLIENT UNPAUSE)."""
         return
 
-    def pause_facts(self) -> tuple[str, int]:
+    def pause_state(self) -> tuple[str, int]:
         """Return the reason of a pause, and the milliseconds until it ends."""
         return "none", 0
 
@@ -101,7 +101,7 @@ class Host(Protocol):
         """Return a function for each INFO section; its fields override or extend the engine's fields."""
         return {}
 
-    def reset_statistics(self) -> None:
+    def reset_stats(self) -> None:
         """Reset the host's own counters (CONFIG RESETSTAT)."""
         return
 

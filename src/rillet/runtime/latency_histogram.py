@@ -1,4 +1,4 @@
-"""How long the calls of one command took: a histogram with two significant digits (Redis: HdrHistogram).
+"""The durations of the calls of one command: a histogram with two significant digits (Redis: HdrHistogram).
 
     nanoseconds      0 ... 255  256 ... 511  512 ... 1023  ...  the longest: one second
     counters         256        128          128                each range has 128 counters of equal width

@@ -19,7 +19,7 @@ from rillet.keyspace.memory_usage import dict_bytes
 if TYPE_CHECKING:
     from rillet.runtime.command_engine import CommandEngine
 
-Figures = dict[str, Any]
+StatValues = dict[str, Any]
 _PREFIX = 24  # the place of a prefix of CLIENT TRACKING; its bytes belong to the table of prefixes
 # Buffers of slots that move between the nodes of a cluster (Redis 8.4, Valkey 9).
 _SLOT_BUFFERS = ("mem_cluster_slot_migration_output_buffer", "mem_cluster_slot_migration_input_buffer",
@@ -44,7 +44,7 @@ def session_bytes(session: Any) -> int:
     return _CLIENT + len(session.out.buf) + queued + prefixes + names
 
 
-class MemoryFigures:
+class MemoryStats:
     """The memory figures of one engine; `take_peak` is called whenever `used` may have risen."""
 
     __slots__ = ("_engine", "clients_evicted", "peak", "peak_ms", "startup")
@@ -72,7 +72,7 @@ class MemoryFigures:
         """Return the bytes of the log that are not in its file yet."""
         return int(getattr(self._engine.aof, "unwritten", 0) or 0)
 
-    def figures(self) -> Figures:
+    def measure(self) -> StatValues:
         """Return the numbers from which both replies are made."""
         engine = self._engine
         used = self.take_peak()
@@ -110,56 +110,57 @@ class MemoryFigures:
             "not_counted": log + backlog + replicas + engine.lazyfree.pending_bytes,
         }  # fmt: skip
 
-    def info(self) -> Figures:
+    def info(self) -> StatValues:
         """Return the fields of INFO memory, in Redis's order."""
         engine = self._engine
         settings, compat = engine.settings, engine.settings.compat
-        figures = self.figures()
-        used, resident, system = figures["used"], figures["resident"], system_memory()
+        measured = self.measure()
+        used, resident, system = measured["used"], measured["resident"], system_memory()
         newer = compat.knows(80) and not compat.valkey
         newest = compat.knows(88) and not compat.valkey
-        early = figures["early"] if newer else 0
+        early = measured["early"] if newer else 0
         return {
             "used_memory": used, "used_memory_human": human(used), "used_memory_rss": resident,
-            "used_memory_rss_human": human(resident), "used_memory_peak": figures["peak"],
-            "used_memory_peak_human": human(figures["peak"]),
-            **({"used_memory_peak_time": figures["peak_ms"] // 1000} if compat.knows(82) and not compat.valkey else {}),
-            "used_memory_peak_perc": f"{figures['peak_percent']:.2f}%", "used_memory_overhead": figures["overhead"],
-            "used_memory_startup": figures["startup"], "used_memory_dataset": figures["dataset"],
-            "used_memory_dataset_perc": f"{figures['dataset_percent']:.2f}%", "allocator_allocated": used,
+            "used_memory_rss_human": human(resident), "used_memory_peak": measured["peak"],
+            "used_memory_peak_human": human(measured["peak"]),
+            **({"used_memory_peak_time": measured["peak_ms"] // 1000}
+               if compat.knows(82) and not compat.valkey else {}),
+            "used_memory_peak_perc": f"{measured['peak_percent']:.2f}%", "used_memory_overhead": measured["overhead"],
+            "used_memory_startup": measured["startup"], "used_memory_dataset": measured["dataset"],
+            "used_memory_dataset_perc": f"{measured['dataset_percent']:.2f}%", "allocator_allocated": used,
             "allocator_active": used, "allocator_resident": resident,
             **({"allocator_muzzy": 0} if compat.knows(74) or compat.valkey else {}),
             "total_system_memory": system, "total_system_memory_human": human(system),
-            **script_figures(engine),
+            **script_stats(engine),
             "maxmemory": settings.maxmemory, "maxmemory_human": human(settings.maxmemory),
             "maxmemory_policy": settings.maxmemory_policy, "allocator_frag_ratio": "1.00", "allocator_frag_bytes": 0,
-            "allocator_rss_ratio": f"{figures['ratio']:.2f}", "allocator_rss_bytes": resident - used,
+            "allocator_rss_ratio": f"{measured['ratio']:.2f}", "allocator_rss_bytes": resident - used,
             "rss_overhead_ratio": "1.00", "rss_overhead_bytes": 0,
-            "mem_fragmentation_ratio": f"{figures['ratio']:.2f}", "mem_fragmentation_bytes": resident - used,
-            "mem_not_counted_for_evict": figures["not_counted"],
-            "mem_replication_backlog": figures["backlog"],
-            "mem_total_replication_buffers": figures["backlog"] + figures["replicas"] + early,
+            "mem_fragmentation_ratio": f"{measured['ratio']:.2f}", "mem_fragmentation_bytes": resident - used,
+            "mem_not_counted_for_evict": measured["not_counted"],
+            "mem_replication_backlog": measured["backlog"],
+            "mem_total_replication_buffers": measured["backlog"] + measured["replicas"] + early,
             **({"mem_replica_full_sync_buffer": early} if newer else {}),
             **({"mem_replicas_repl_buffer": 0} if compat.valkey else {}),
-            "mem_clients_slaves": figures["replicas"], "mem_clients_normal": figures["clients"],
-            **({"mem_clients_normal_shared": 0, "mem_clients_normal_unshared": figures["clients"]} if newest else {}),
+            "mem_clients_slaves": measured["replicas"], "mem_clients_normal": measured["clients"],
+            **({"mem_clients_normal_shared": 0, "mem_clients_normal_unshared": measured["clients"]} if newest else {}),
             **dict.fromkeys(_SLOT_BUFFERS if compat.knows(84) else (), 0), "mem_cluster_links": 0,
             **dict.fromkeys(_VALKEY_SLOT_BUFFERS if compat.valkey else (), 0),
-            "mem_aof_buffer": figures["log"], "mem_allocator": "python",
-            **({"mem_overhead_db_hashtable_rehashing": figures["rehashing"]}
+            "mem_aof_buffer": measured["log"], "mem_allocator": "python",
+            **({"mem_overhead_db_hashtable_rehashing": measured["rehashing"]}
                if compat.knows(74) or compat.valkey else {}),
             "active_defrag_running": engine.defrag.running, "lazyfree_pending_objects": engine.lazyfree.pending,
             "lazyfreed_objects": engine.lazyfree.freed,
         }  # fmt: skip
 
-    def stats(self) -> Figures:
+    def stats(self) -> StatValues:
         """Return the reply of MEMORY STATS, in Redis's order."""
-        figures, compat = self.figures(), self._engine.settings.compat
-        scripts = script_figures(self._engine)
-        used, resident, clients = figures["used"], figures["resident"], figures["clients"]
+        measured, compat = self.measure(), self._engine.settings.compat
+        scripts = script_stats(self._engine)
+        used, resident, clients = measured["used"], measured["resident"], measured["clients"]
         newer, newest = compat.knows(80) and not compat.valkey, compat.knows(88) and not compat.valkey
         lut = compat.knows(74) or compat.valkey
-        tables = {**({0: (0, 0)} if compat.valkey else {}), **figures["tables"]}  # Valkey shows the first one always
+        tables = {**({0: (0, 0)} if compat.valkey else {}), **measured["tables"]}  # Valkey shows the first one always
         databases = {
             f"db.{index}": {
                 "overhead.hashtable.main": keys, "overhead.hashtable.expires": expires,
@@ -168,27 +169,27 @@ class MemoryFigures:
             for index, (keys, expires) in tables.items()
         }  # fmt: skip
         return {
-            "peak.allocated": figures["peak"], "total.allocated": used, "startup.allocated": figures["startup"],
-            "replication.backlog": figures["backlog"],
-            **({"replica.fullsync.buffer": figures["early"]} if newer else {}),
-            **({"replicas.repl.buffer": 0} if compat.valkey else {}), "clients.slaves": figures["replicas"],
+            "peak.allocated": measured["peak"], "total.allocated": used, "startup.allocated": measured["startup"],
+            "replication.backlog": measured["backlog"],
+            **({"replica.fullsync.buffer": measured["early"]} if newer else {}),
+            **({"replicas.repl.buffer": 0} if compat.valkey else {}), "clients.slaves": measured["replicas"],
             "clients.normal": clients,
             **({"clients.normal.shared": 0, "clients.normal.unshared": clients} if newest else {}),
             "cluster.links": 0,
             **({"cluster.slot_import": 0, "cluster.slot_export": 0} if compat.valkey else {}),
-            "aof.buffer": figures["log"], "lua.caches": scripts["used_memory_scripts_eval"],
+            "aof.buffer": measured["log"], "lua.caches": scripts["used_memory_scripts_eval"],
             "functions.caches": scripts["used_memory_functions"],
             **({"script.VMs": scripts["used_memory_vm_total"]} if newer else {}), **databases,
-            **({"overhead.db.hashtable.lut": figures["lookup"],
-                "overhead.db.hashtable.rehashing": figures["rehashing"]} if lut else {}),
-            "overhead.total": figures["overhead"], **({"db.dict.rehashing.count": figures["moving"]} if lut else {}),
-            "keys.count": figures["keys"], "keys.bytes-per-key": figures["per_key"],
-            "dataset.bytes": figures["dataset"], "dataset.percentage": figures["dataset_percent"],
-            "peak.percentage": figures["peak_percent"], "allocator.allocated": used, "allocator.active": used,
+            **({"overhead.db.hashtable.lut": measured["lookup"],
+                "overhead.db.hashtable.rehashing": measured["rehashing"]} if lut else {}),
+            "overhead.total": measured["overhead"], **({"db.dict.rehashing.count": measured["moving"]} if lut else {}),
+            "keys.count": measured["keys"], "keys.bytes-per-key": measured["per_key"],
+            "dataset.bytes": measured["dataset"], "dataset.percentage": measured["dataset_percent"],
+            "peak.percentage": measured["peak_percent"], "allocator.allocated": used, "allocator.active": used,
             "allocator.resident": resident, **({"allocator.muzzy": 0} if lut else {}),
             "allocator-fragmentation.ratio": 1.0, "allocator-fragmentation.bytes": 0,
-            "allocator-rss.ratio": figures["ratio"], "allocator-rss.bytes": resident - used,
-            "rss-overhead.ratio": 1.0, "rss-overhead.bytes": 0, "fragmentation": figures["ratio"],
+            "allocator-rss.ratio": measured["ratio"], "allocator-rss.bytes": resident - used,
+            "rss-overhead.ratio": 1.0, "rss-overhead.bytes": 0, "fragmentation": measured["ratio"],
             "fragmentation.bytes": resident - used,
         }  # fmt: skip
 
@@ -201,7 +202,7 @@ def system_memory() -> int:
         return 0
 
 
-def script_figures(engine: CommandEngine) -> Figures:
+def script_stats(engine: CommandEngine) -> StatValues:
     """Return the fields of INFO memory about scripts and functions: Lua's memory, and that of the sources."""
     scripts = engine.scripts
     waiting = 0 if engine.preserved is None else len(engine.preserved.functions)
@@ -221,4 +222,4 @@ def script_figures(engine: CommandEngine) -> Figures:
 
 
 
-__all__ = ["MemoryFigures", "human", "script_figures", "session_bytes", "system_memory"]
+__all__ = ["MemoryStats", "human", "script_stats", "session_bytes", "system_memory"]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _IN_SCRIPT = cython.declare(cython.int, session_state.IN_SCRIPT)
 _CLOSED = cython.declare(cython.int, session_state.CLOSING | session_state.MUTED)
 _NAMED = {0x5C: b"\\\\", 0x22: b'\\"', 10: b"\\n", 13: b"\\r", 9: b"\\t", 7: b"\\a", 8: b"\\b"}
-# What stands for a byte that is not printable (sds.c: sdscatrepr).
+# The escape of each byte that is not printable (sds.c: sdscatrepr).
 _ESCAPES = cython.declare(list, [_NAMED.get(byte, b"\\x%02x" % byte) for byte in range(256)])
 _AROUND = cython.declare(cython.Py_ssize_t, 96)  # the bytes of the time and the database, with room for a number
 
@@ -95,7 +95,7 @@ class Monitors:
         for i in range(words.count):
             self._put_word(words, i)
         line.raw(b"\r\n")
-        text: bytes = line.take()
+        text: bytes = line.take_bytes()
         watcher: Session
         for watcher in list(self.sessions):
             if not watcher.state & _CLOSED:

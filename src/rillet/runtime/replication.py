@@ -34,7 +34,7 @@ def new_id() -> str:
 
 
 class ReplicaProperties:
-    """What a replica says about itself with REPLCONF before it attaches.
+    """The properties that a replica reports with REPLCONF before it attaches.
 
     capabilities: `eof`, `psync2` and `rdb-channel-repl` are used. filters: the parts of the data that it wants, None
     for all of them. rdb_channel: the connection is the second one of a replica, which carries the snapshot. main: what
@@ -105,7 +105,7 @@ class ReplicationState:
         # (rillet.replication.replica).
         self.master: tuple[str, int] | None = None
         self.link: Any = None
-        # What feeds replicas (rillet.replication.master), or None before the first replica.
+        # The stream for the replicas (rillet.replication.master); None before the first replica.
         self.stream: Any = None
         # The handover to a replica (rillet.replication.failover), or None; and its state for INFO.
         self.failover: Any = None
@@ -117,7 +117,7 @@ class ReplicationState:
         # Counters of INFO stats: sync_full, sync_partial_ok, sync_partial_err, total_net_repl_output_bytes.
         self.full_syncs = self.partial_syncs = self.failed_partial_syncs = self.sent_bytes = 0
 
-    def reset_statistics(self) -> None:
+    def reset_stats(self) -> None:
         """Reset the counters (CONFIG RESETSTAT)."""
         self.full_syncs = self.partial_syncs = self.failed_partial_syncs = self.sent_bytes = 0
 

@@ -109,7 +109,7 @@ class Session:
         self.tracking = None
         # The number of commands that have begun.
         self.commands = 0
-        # What consecutive calls of a command share: the time, 0 if not read; a value that they use.
+        # Shared by consecutive calls of a command: the time (0: not read), and a value that they use.
         self.batch_ms = 0
         self.batch_value: Any = None
         # Whether the changes of the running command are logged or replicated.
@@ -192,7 +192,7 @@ class Session:
         """Replace the output since `mark` by an error reply, and count the error."""
         self.out.truncate(mark)
         text = str(error)
-        self.engine.statistics.count_error(text, self.engine.settings.compat)
+        self.engine.stats.count_error(text, self.engine.settings.compat)
         self.out.error(text.encode("utf-8", "surrogateescape"))
         return True
 
@@ -285,7 +285,7 @@ class Session:
     def notify_deleted_by_time(self, key: bytes) -> None:
         """Publish the deletion of a key that was given an expiry in the past; Valkey treats it as an expiry."""
         if self.engine.settings.compat.valkey:
-            self.engine.statistics.expired_keys += 1
+            self.engine.stats.expired_keys += 1
             self.notify(b"x", b"expired", key)
         else:
             self.notify(b"g", b"del", key)

@@ -4,7 +4,7 @@ from rillet.protocol.command_parser cimport CommandParser
 from rillet.protocol.reply_writer cimport ReplyWriter, count_digits
 from rillet.runtime.registry cimport Command
 from rillet.runtime.session cimport Session
-from rillet.runtime.statistics cimport Statistics
+from rillet.runtime.engine_stats cimport EngineStats
 from rillet.structs.argument_spans cimport ArgumentSpans
 
 cdef Py_ssize_t request_size(ArgumentSpans words) noexcept
@@ -31,7 +31,7 @@ cdef class CommandLogList:
 cdef class CommandLog:
     cdef object _engine
     cdef Clock _clock
-    cdef Statistics _statistics
+    cdef EngineStats _statistics
     cdef ReplyWriter _text
     cdef long long _client
     cdef bytes _address

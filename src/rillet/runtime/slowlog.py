@@ -122,7 +122,7 @@ class CommandLog:
     def __init__(self, engine: CommandEngine) -> None:
         self._engine = engine
         self._clock = engine.clock
-        self._statistics = engine.statistics
+        self._statistics = engine.stats
         self._text = ReplyWriter()
         self.hotkeys: Any = None
         # The client of the last entry, by its ID.
@@ -176,7 +176,7 @@ class CommandLog:
     ) -> cython.bint:
         """Log a call that is slow, and whose client was blocked."""
         words = ArgumentSpans()
-        words.take(argv, 0, len(argv))
+        words.point_to(argv, 0, len(argv))
         return self._record(session, entry, words, nanoseconds, 0, 0)
 
     @cython.cfunc
@@ -191,7 +191,7 @@ class CommandLog:
             if sum(map(len, argv)) > sum(map(len, longest)):
                 longest = argv
         words = ArgumentSpans()
-        words.take(longest, 0, len(longest))
+        words.point_to(longest, 0, len(longest))
         return self.record(session, entry, words, nanoseconds, 0)
 
     @cython.cfunc
@@ -247,7 +247,7 @@ class CommandLog:
                 text.bulk(words.at[i])
         if kept < words.count:
             text.bulk(f"... ({words.count - kept} more arguments)".encode())
-        return text.take()
+        return text.take_bytes()
 
 
 @cython.cfunc

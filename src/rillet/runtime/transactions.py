@@ -96,7 +96,7 @@ class Transactions(Effects):
                         parser.step()
                     else:
                         argv: list[bytes] = parser.next() or []
-                        words.take(argv, 0, len(argv))
+                        words.point_to(argv, 0, len(argv))
                     entry: Command = entries[at]
                     denied: object = None
                     located = False

@@ -6,7 +6,7 @@ from rillet.keyspace.lru cimport AccessClock
 from rillet.runtime.blocking cimport Blocking
 from rillet.runtime.channels cimport Channels
 from rillet.runtime.propagation cimport Propagation
-from rillet.runtime.statistics cimport Statistics
+from rillet.runtime.engine_stats cimport EngineStats
 
 cdef class Upkeep:
     cdef public list databases
@@ -15,7 +15,7 @@ cdef class Upkeep:
     cdef readonly Propagation propagation
     cdef readonly object defrag
     cdef readonly Blocking blocking
-    cdef public Statistics statistics
+    cdef public EngineStats stats
     cdef public object modules
     cdef bint _notify_events
     cdef public Channels channels

@@ -22,13 +22,13 @@ from rillet.keyspace.rest_buffer import RestBuffer
 from rillet.runtime import session_state
 from rillet.runtime.blocking import Blocking
 from rillet.runtime.channels import Channels
+from rillet.runtime.engine_stats import EngineStats
 from rillet.runtime.keyspace_events import CLASS, channels_of
 from rillet.runtime.latency import LatencyMonitor
 from rillet.runtime.pause import PAUSE_OFF
 from rillet.runtime.propagation import Propagation
 from rillet.runtime.replication import ReplicationState
 from rillet.runtime.settings.settings import Settings
-from rillet.runtime.statistics import Statistics
 from rillet.structs.integer_text import decimal
 from rillet.types.stream.stream import Stream
 
@@ -65,7 +65,7 @@ class Upkeep:
     __slots__ = (
         "access", "blocking", "channels", "clock", "conditions", "databases", "defrag", "eviction", "latency",
         "lazyfree", "modules", "monitored_ns", "propagation", "replication", "settings",
-        "statistics",
+        "stats",
         "_buffer", "_fitted", "_notify_events", "_on_keyspace_event", "_paused", "_refusal",
     )  # fmt: skip
 
@@ -73,12 +73,12 @@ class Upkeep:
         self.conditions = 0
         self.settings = settings
         self.clock = clock
-        self.statistics = Statistics()
+        self.stats = EngineStats()
         self.latency = LatencyMonitor(self.settings, self.clock)
         # Nanoseconds from which the latency monitor records an event; 2**62 while it is off.
         self.monitored_ns = 2**62
         self.propagation = Propagation(self.settings, self.clock)
-        self.blocking = Blocking(self.clock, self.statistics, self.propagation)
+        self.blocking = Blocking(self.clock, self.stats, self.propagation)
         self.databases = [Database(index, self.clock) for index in range(self.settings.databases)]
         self.access = AccessClock(self.clock)
         self.lazyfree = LazyFree(self.clock)
@@ -193,7 +193,7 @@ class Upkeep:
             self.latency.add(b"eviction-cycle", self.clock.ticks() - began)
         self._when(_FULL, result == FAIL)
         if result == OK and not self.lazyfree.pending_bytes and not self.blocking.ready:
-            self._fitted = self.statistics.commands_processed
+            self._fitted = self.stats.commands_processed
             return True
         if _PENDING_SHARE * self.lazyfree.pending_bytes > self.eviction.limit:
             self.lazyfree.step()

@@ -225,7 +225,7 @@ class ScriptCalls(LuaCaller):
         if error is not None:
             self._reply_error(caller, error)
         elif caller.out.used > mark and caller.out.buf[mark] == 45:  # "-": the script returned an error
-            caller.engine.statistics.count_failure(caller.command)
+            caller.engine.stats.count_failure(caller.command)
         return True
 
     @cython.ccall
@@ -256,7 +256,7 @@ class ScriptCalls(LuaCaller):
         elif len(value) == 2:
             out.raw(value[0])
             if value[0][:1] == b"-":
-                session.engine.statistics.count_failure(session.command)
+                session.engine.stats.count_failure(session.command)
         else:
             self._reply_error(session, value)
 
@@ -277,7 +277,7 @@ class ScriptCalls(LuaCaller):
         text = text.rstrip(b"\r\n")
         if not counted:
             self.count_error(text)
-        session.engine.statistics.count_failure(session.command)
+        session.engine.stats.count_failure(session.command)
         session.out.error(text)
 
     # -- redis.call ----------------------------------------------------------------------------------
@@ -340,7 +340,7 @@ class ScriptCalls(LuaCaller):
         stack: LuaStack | None = self._stack
         assert stack is not None
         self._run_list(stack, argv, malformed, raises)
-        return stack.take()
+        return stack.pop_value()
 
     @cython.cfunc
     @cython.exceptval(-2, check=False)
@@ -354,7 +354,7 @@ class ScriptCalls(LuaCaller):
         if argv is None:
             return self._failed(stack, malformed, raises, UNCOUNTED)
         words: ArgumentSpans = self.engine.take_spans()
-        words.take(argv, 0, len(argv))
+        words.point_to(argv, 0, len(argv))
         try:
             return self._run(stack, words, raises)
         finally:
@@ -370,7 +370,7 @@ class ScriptCalls(LuaCaller):
         if problem is not None:
             self.count_error(problem)
             if entry is not None:
-                self.engine.statistics.count_rejection(entry)
+                self.engine.stats.count_rejection(entry)
             return self._failed(stack, problem, raises, REPLY)
         assert entry is not None
         out: ReplyWriter = session.out
@@ -389,7 +389,7 @@ class ScriptCalls(LuaCaller):
     def _empty(self, out: ReplyWriter) -> cython.bint:
         """Forget the last reply."""
         if len(out.buf) > _LARGE:
-            out.take()
+            out.take_bytes()
         return out.truncate(0)
 
     @cython.cfunc
@@ -600,7 +600,7 @@ class ScriptCalls(LuaCaller):
     def count_error(self, text: bytes) -> None:
         """Count an error reply of a script under its first word."""
         compat = self.engine.settings.compat
-        self.engine.statistics.count_error(text.decode("utf-8", "surrogateescape"), compat, True)
+        self.engine.stats.count_error(text.decode("utf-8", "surrogateescape"), compat, True)
 
     # -- long scripts --------------------------------------------------------------------------------
 

@@ -139,11 +139,11 @@ class Functions:
         return interpreter
 
     def memory(self) -> int:
-        """Return the bytes that Lua uses for functions."""
+        """Return the bytes of the Lua heap that contains the functions."""
         return 0 if self.interpreter is None else self.interpreter.memory()
 
     def overhead(self) -> int:
-        """Return the bytes of the libraries outside Lua (functionsMemoryOverhead)."""
+        """Return the bytes of the libraries outside the Lua heap: source texts, records (functionsMemoryOverhead)."""
         return sum(len(library.code) + 200 for library in self.current.libraries.values())
 
     def _interrupt(self) -> bytes | None:

@@ -44,7 +44,7 @@ cdef class LuaStack:
     cdef bint set_item(self, Py_ssize_t index)
     cdef bint set_pair(self)
     cdef bint end_table(self)
-    cdef object take(self)
+    cdef object pop_value(self)
     cdef bint put_error(self, bytes message, bint counted)
     cdef bint drop(self)
     cdef object run(self, int function, bint of_library, ReplyWriter out, list[bytes] words, Py_ssize_t first, Py_ssize_t keys)

@@ -74,7 +74,7 @@ _TABLE_SLOTS = cython.declare(cython.int, 8)
 
 @cython.cclass
 class LuaCaller:
-    """What Lua calls. `killed` is true if the script that runs must end."""
+    """The functions that Lua calls. `killed` is true if the running script must end."""
 
     __slots__ = ("killed",)
 
@@ -448,7 +448,7 @@ class LuaStack:
         return True
 
     @cython.cfunc
-    def take(self) -> Any:
+    def pop_value(self) -> Any:
         """Return the value on top, for lupa."""
         return self._values.pop()
 

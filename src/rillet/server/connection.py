@@ -218,7 +218,7 @@ class ClientConnection:
                 self._end_turn()
         elif self.parser.buffered > self.parser.query_buffer_limit:
             # Nothing is parsed while the session is blocked, so the limit is checked here.
-            self.engine.statistics.input_limit_hits += 1
+            self.engine.stats.input_limit_hits += 1
             self.transport.abort()
         if self.watched:
             self.server.turn_ended(self)
@@ -235,7 +235,7 @@ class ClientConnection:
         self.parser.feed(data)
         if self.session.blocked is None:
             self.engine.drain(self.session, self.parser, _REPLY_BATCH)
-        replies: bytes = self.session.out.take()
+        replies: bytes = self.session.out.take_bytes()
         self.sent += len(replies)
         return replies
 
@@ -384,7 +384,7 @@ class ClientConnection:
     def _reply_to_replica(self) -> bool:
         """Drop a reply, which would be mistaken for a part of the stream, and disconnect (networking.c: addReply)."""
         session = self.session
-        reply = bytes(session.out.take())
+        reply = bytes(session.out.take_bytes())
         name = "<unknown>" if session.command is None else session.command.fullname
         if reply[:1] == b"-":
             error = reply[1:].strip().decode("utf-8", "backslashreplace")
@@ -484,9 +484,9 @@ class ClientConnection:
             reached = True  # networking.c: checkClientOutputBufferLimits
         if not reached:
             return True
-        self.engine.statistics.output_limit_hits += 1
+        self.engine.stats.output_limit_hits += 1
         session.closing = True
-        session.out.take()
+        session.out.take_bytes()
         self.close()
         return False
 
@@ -546,7 +546,7 @@ class ClientConnection:
         """Shrink an output buffer much larger than the recent replies (server.c: clientsCronResizeOutputBuffer)."""
         engine: Engine = self.engine
         if engine.shrinks_buffers and self.session.out.shrink(self.reply_peak):
-            engine.statistics.buffer_shrinks += 1
+            engine.stats.buffer_shrinks += 1
         if 0 <= engine.peak_reset_ms <= now - self._peak_reset:
             self.reply_peak = self.session.out.used
             self._peak_reset = now

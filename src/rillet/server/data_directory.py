@@ -99,7 +99,7 @@ class UnloadedFiles:
             return
         lock = DirectoryLock()
         try:
-            lock.take(logs)
+            lock.acquire(logs)
             aside = _free_name(logs)
             logs.rename(aside)
         except StoreBusy:

@@ -20,8 +20,8 @@ from rillet.server import acl_file
 from rillet.server.config_rewrite import rewrite
 from rillet.server.log_lines import LEVELS, say
 from rillet.server.pauses import BY_CLIENT, FOR_FAILOVER, FOREVER_MS
+from rillet.server.server_stats import memory
 from rillet.server.shutdown import ShutdownOptions
-from rillet.server.stats import memory
 
 if TYPE_CHECKING:
     from rillet.server.persistence import ServerPersistence
@@ -67,7 +67,7 @@ class ServerHost(DefaultHost):
         """End the pause and run the commands of the paused clients (CLIENT UNPAUSE)."""
         self._server.pauses.end(BY_CLIENT)
 
-    def pause_facts(self) -> tuple[str, int]:
+    def pause_state(self) -> tuple[str, int]:
         """Return the reason of the pause, and the milliseconds until it ends."""
         return self._server.pauses.reason, self._server.pauses.left()
 
@@ -128,11 +128,11 @@ class ServerHost(DefaultHost):
 
     def info_sections(self) -> Mapping[str, Callable[[], Mapping[str, Any]]]:
         """Return the fields of INFO clients and INFO stats; measure the clients for INFO memory."""
-        figures = self._server.figures
+        stats = self._server.stats
         self._server.client_memory.measure_few()
-        return {"server": self.server_facts, "clients": figures.clients, "stats": figures.stats}
+        return {"server": self.server_info, "clients": stats.clients, "stats": stats.stats}
 
-    def server_facts(self) -> Mapping[str, Any]:
+    def server_info(self) -> Mapping[str, Any]:
         """Return the addresses on which the server listens (Redis 7.2), as its settings name them."""
         settings = self._engine.settings
         if not settings.compat.knows(72):
@@ -145,9 +145,9 @@ class ServerHost(DefaultHost):
             listening.append(f"name=tls{bound},port={settings.tls_port}")
         return {f"listener{number}": text for number, text in enumerate(listening)}
 
-    def reset_statistics(self) -> None:
+    def reset_stats(self) -> None:
         """Reset the counters of clients and network traffic (CONFIG RESETSTAT)."""
-        self._server.figures.reset()
+        self._server.stats.reset()
 
     def setting_changed(self, name: str) -> None:
         """Apply the new value of a setting to the connected clients, after CONFIG SET."""
@@ -182,19 +182,19 @@ class DurableHost(ServerHost):
 
     def info_sections(self) -> Mapping[str, Callable[[], Mapping[str, Any]]]:
         """Return the fields of INFO clients, stats and persistence."""
-        figures, children = self._server.figures, self._files.children
+        stats, children = self._server.stats, self._files.children
         self._server.client_memory.measure_few()
         return {
-            "server": lambda: {**self.server_facts(), "config_file": str(self._configuration.file or ""),
-                               **self._files.shutdown.facts()},
-            "clients": figures.clients,
-            "stats": lambda: {**figures.stats(), **children.stats()},
+            "server": lambda: {**self.server_info(), "config_file": str(self._configuration.file or ""),
+                               **self._files.shutdown.info()},
+            "clients": stats.clients,
+            "stats": lambda: {**stats.stats(), **children.stats()},
             "persistence": self._files.info,
         }
 
-    def reset_statistics(self) -> None:
+    def reset_stats(self) -> None:
         """Reset the counters of the network and of child processes (CONFIG RESETSTAT)."""
-        super().reset_statistics()
+        super().reset_stats()
         self._files.children.reset()
 
     def setting_changed(self, name: str) -> None:

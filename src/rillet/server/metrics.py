@@ -1,6 +1,6 @@
 """The figures of a server as Prometheus metrics, collected without stopping the event loop.
 
-    figures(server, finder)    on the event loop, in slices of milliseconds: numbers and names, no text
+    server_metrics(server, finder) on the event loop, in slices of milliseconds: numbers and names, no text
     families(...)              in a thread: prometheus_client's families; it takes most of the time of a scrape
 
 The names follow Prometheus's conventions: base units (seconds, bytes), `_total` for counters. A counter begins again at
@@ -30,7 +30,7 @@ from rillet.commands.server.info import all_commands
 from rillet.real_time import monotonic
 from rillet.runtime.session_state import SUBSCRIBED
 from rillet.server.server import Server
-from rillet.server.stats import memory
+from rillet.server.server_stats import memory
 from rillet.types.compat import LAG_A, LAG_C
 from rillet.types.stream.counts import StreamCounts
 from rillet.types.stream.group import Group
@@ -65,7 +65,7 @@ class Metric:
         self.samples.append((labels, float(value)))
 
 
-async def figures(server: Server, finder: StreamFinder) -> list[Metric]:
+async def server_metrics(server: Server, finder: StreamFinder) -> list[Metric]:
     """Return the metrics of a server; the event loop serves clients meanwhile. O(sessions + KEYS)"""
     found = [*_about(server), *await _clients(server), *_memory(), *_persistence(server)]
     found += [*_commands(server), *_keyspace(server)]
@@ -114,14 +114,14 @@ async def _clients(server: Server) -> list[Metric]:
             received += connection.received
             sent += connection.sent
         await asyncio.sleep(0)
-    closed = server.figures.of_closed()
+    closed = server.stats.of_closed()
     return [
         _one("connected_clients", "gauge", "Connected clients.", len(server.connections)),
         _one("blocked_clients", "gauge", "Clients that wait in a blocking command.", blocked),
         _one("subscribed_clients", "gauge", "Clients that are subscribed to channels.", subscribed),
         _one("max_clients", "gauge", "The setting maxclients.", server.settings.maxclients),
-        _one("connections", "counter", "Accepted and rejected connections.", server.figures.accepted),
-        _one("rejected_connections", "counter", "Connections rejected because of maxclients.", server.figures.refused),
+        _one("connections", "counter", "Accepted and rejected connections.", server.stats.accepted),
+        _one("rejected_connections", "counter", "Connections rejected because of maxclients.", server.stats.refused),
         _one("received_bytes", "counter", "Bytes received from clients.", closed[0] + received),
         _one("sent_bytes", "counter", "Bytes sent to clients.", closed[1] + sent),
     ]
@@ -156,21 +156,21 @@ def _persistence(server: Server) -> Iterator[Metric]:
 
 
 def _commands(server: Server) -> list[Metric]:
-    statistics = server.engine.statistics
+    stats = server.engine.stats
     label = ("command",)
     calls = Metric("commands", "counter", "Calls of a command.", label)
     seconds = Metric("commands_duration_seconds", "counter", "Time in a command, in seconds.", label)
     failed = Metric("commands_failed", "counter", "Calls whose reply was an error.", label)
     rejected = Metric("commands_rejected", "counter", "Calls that were refused before they ran.", label)
     for entry in all_commands(server.engine):
-        counters = statistics.of(entry)
+        counters = stats.of_command(entry)
         if counters.calls or counters.rejected:
             calls.add(counters.calls, entry.fullname)
             seconds.add(counters.nanoseconds / 1e9, entry.fullname)
             failed.add(counters.failed, entry.fullname)
             rejected.add(counters.rejected, entry.fullname)
     errors = Metric("error_replies", "counter", "Error replies by their first word.", ("error",))
-    for prefix, count in islice(statistics.errors.items(), GROUPS):
+    for prefix, count in islice(stats.errors.items(), GROUPS):
         errors.add(count, _text(prefix))
     return [calls, seconds, failed, rejected, errors]
 
@@ -185,7 +185,7 @@ def _keyspace(server: Server) -> list[Metric]:
             expiring.add(len(database.expires), str(database.index))
     return [
         keys, expiring,
-        _one("expired_keys", "counter", "Keys that expired.", engine.statistics.expired_keys),
+        _one("expired_keys", "counter", "Keys that expired.", engine.stats.expired_keys),
         _one("keyspace_hits", "counter", "Reads that found their key.", sum(one.hits for one in engine.databases)),
         _one("keyspace_misses", "counter", "Reads without a key.", sum(one.misses for one in engine.databases)),
     ]  # fmt: skip
@@ -311,4 +311,4 @@ def _text(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-__all__ = ["GROUPS", "KEYS", "Metric", "StreamFinder", "families", "figures", "lag_of"]
+__all__ = ["GROUPS", "KEYS", "Metric", "StreamFinder", "families", "lag_of", "server_metrics"]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from rillet.extras import require
-from rillet.server.metrics import Metric, StreamFinder, families, figures
+from rillet.server.metrics import Metric, StreamFinder, families, server_metrics
 from rillet.server.server import CannotListen, Server
 
 CLIENTS = 16
@@ -92,7 +92,7 @@ class MetricsListener:
             return _plain(503, f"more than {CLIENTS} connections")
         headers = dict(_header(line) for line in lines[1:] if ":" in line)
         async with self._one_at_a_time:
-            metrics = await figures(self._server, self._finder)
+            metrics = await server_metrics(self._server, self._finder)
             text, kind = await asyncio.get_running_loop().run_in_executor(
                 None, _exposition, metrics, headers.get("accept", "")
             )

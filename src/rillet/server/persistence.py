@@ -85,7 +85,7 @@ class ServerPersistence:
         log = self.aof.log.folder
         reject_foreign_server(self._folder, log)
         try:
-            self._lock.take(log)
+            self._lock.acquire(log)
         except OSError as error:
             raise StoreError(f"{error.filename or log} cannot be opened: {error.strerror}") from error
         self._announce()  # now, so that rillet.open waits while the log is loaded
@@ -165,7 +165,7 @@ class ServerPersistence:
         """Return the fields of INFO persistence."""
         received = None if self._server is None else self._server.replica.phase
         loading = self._loading if received is None else received
-        return {**self.rdb.facts(), **self.aof.info(), **loading.info()}
+        return {**self.rdb.info(), **self.aof.info(), **loading.info()}
 
     def reload(self, save: bool, flush: bool, merge: bool) -> None:
         """Write and load the RDB file (DEBUG RELOAD); rewrite the log if loading may have changed the data."""

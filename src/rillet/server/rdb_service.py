@@ -106,9 +106,9 @@ class RdbService:
             raise SettingError(str(error.strerror)) from error
         self._folder = self._settings.dir = os.path.realpath(path)
 
-    def facts(self) -> dict[str, object]:
+    def info(self) -> dict[str, object]:
         """Return the fields of INFO persistence about child processes and the RDB file."""
-        return {**self._children.facts(), **self.snapshots.facts()}
+        return {**self._children.info(), **self.snapshots.info()}
 
 
 __all__ = ["RdbService"]

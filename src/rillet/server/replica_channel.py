@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class SocketOwner(Protocol):
-    """What handles the events of a MasterSocket."""
+    """The handler of a MasterSocket's events."""
 
     def opened(self, socket: MasterSocket) -> None:
         """Handle a connection that is open."""

@@ -36,7 +36,7 @@ from rillet.server.pauses import Pauses
 from rillet.server.protected_mode import default_user_is_open, denied, is_local
 from rillet.server.replica_link import ReplicaLink
 from rillet.server.replicas import Replicas
-from rillet.server.stats import ServerStats
+from rillet.server.server_stats import ServerStats
 from rillet.server.tls import CONTEXT_SETTINGS, HANDSHAKE_SECONDS, TlsContext, TlsError, TlsTransport
 
 try:
@@ -78,7 +78,7 @@ class Server:
         self.connections: dict[ClientConnection, None] = {}
         # Clients that read their replies too slowly.
         self.slow: dict[ClientConnection, None] = {}
-        self.figures = ServerStats(self)
+        self.stats = ServerStats(self)
         self.client_memory = ClientMemory(self)
         self.busy = BusyClients(self)
         self.replica = ReplicaLink(self)
@@ -162,12 +162,12 @@ class Server:
 
     def admit(self, transport: asyncio.Transport) -> bool:
         """Count a new client; return False if there are `maxclients` clients, or nearly all files are in use."""
-        self.figures.accepted += 1
+        self.stats.accepted += 1
         clients = len(self.connections) + len(self.handshakes)
         LOGGER.debug("client accepted: %d were connected", clients)
         if clients < self.settings.maxclients and not self._files_run_out(transport):
             return True
-        self.figures.refused += 1
+        self.stats.refused += 1
         LOGGER.warning("client rejected: %d clients are connected, maxclients is %d", clients, self.settings.maxclients)
         return False
 
@@ -177,7 +177,7 @@ class Server:
         The event loop keeps an object for each socket that was looked at, so most clients are not checked while there
         are files enough.
         """
-        if not self._files_scarce and self.figures.accepted % _FILE_CHECKS:
+        if not self._files_scarce and self.stats.accepted % _FILE_CHECKS:
             return False
         left = _files_left(transport)
         self._files_scarce = left < 2 * _FILE_CHECKS
@@ -190,7 +190,7 @@ class Server:
         if connection.exposed and self.settings.protected_mode and default_user_is_open(self.engine):
             peer = transport.get_extra_info("peername")
             if isinstance(peer, tuple) and not is_local(peer[0], self.settings.compat):
-                self.figures.refused += 1
+                self.stats.refused += 1
                 LOGGER.info("client %s:%d rejected: protected-mode is on and there is no password", *peer[:2])
                 return denied(self.settings.compat)
         return b""
@@ -204,7 +204,7 @@ class Server:
             self.slow.pop(connection, None)
         if self._latest is connection:
             self._latest = None
-        self.figures.add_closed(connection)
+        self.stats.add_closed(connection)
         if not self.connections and self._stopping.is_set():
             self._all_gone.set()
 
@@ -300,11 +300,11 @@ class Server:
                 self._close_idle(now)
             for connection in list(self.slow):
                 connection.within_limits()
-        self.figures.sample(now)
+        self.stats.sample(now)
         peers = getattr(engine.host, "peers", None)
         if peers:
             peers.close_idle()
-        engine.statistics.cron_ns += engine.clock.ticks() - began
+        engine.stats.cron_ns += engine.clock.ticks() - began
 
     def _end_slow_handshakes(self) -> None:
         """Disconnect clients whose TLS handshake takes too long."""
@@ -541,7 +541,7 @@ class Server:
         if stream is not None:
             stream.flush()
         spent = engine.clock.ticks() - began
-        engine.statistics.log_ns += spent
+        engine.stats.log_ns += spent
         if spent >= engine.monitored_ns:
             engine.latency.add(b"aof-write", spent)
             has_child = engine.host.has_child()

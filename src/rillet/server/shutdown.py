@@ -118,7 +118,7 @@ class Shutdown:
             raise CommandError("No shutdown in progress.")
         say("Shutdown manually aborted.")
 
-    def facts(self) -> dict[str, object]:
+    def info(self) -> dict[str, object]:
         """Return the field of INFO server: the time for which replicas are still awaited."""
         if not self._deadline:
             return {}

@@ -1,4 +1,4 @@
-"""What differs between a classic Spark session, whose driver is this process, and a session over Spark Connect.
+"""The differences between a classic Spark session, whose driver is this process, and one over Spark Connect.
 
 A Connect session has no `sparkContext`. The server plans and runs everything; this process only sends plans to it. So
 

@@ -55,7 +55,7 @@ def counted_at(offset: Offset, stream: str) -> Counted:
     """Return what an offset states about a stream; a stream that the offset lacks is unread."""
     if stream not in offset.streams:
         return Counted(EARLIEST)
-    added = offset.between.get(stream) if stream not in offset.added else CountInterval.of(offset.added[stream])
+    added = offset.between.get(stream) if stream not in offset.added else CountInterval.exactly(offset.added[stream])
     return Counted(offset.streams[stream], added, offset.removed.get(stream), offset.deleted.get(stream))
 
 
@@ -79,7 +79,7 @@ def entries_behind(servers: Servers, infos: Mapping[str, StreamInfo], offset: Of
         if not entries.exact and may_rank(servers, stream)
     }
     for stream, (after, last) in ((ranks(servers, asked) or {}) if asked else {}).items():
-        behind[stream] = CountInterval.of(last - after)
+        behind[stream] = CountInterval.exactly(last - after)
     return behind
 
 

@@ -101,7 +101,7 @@ class ChannelConnection(Protocol):
 
 
 class _Arrival:
-    """What the engine calls when a message arrives. It does not refer to the connection, which can thus be freed."""
+    """The engine's callback for messages. It has no reference to the connection, which can thus be freed."""
 
     __slots__ = ("also", "event")
 
@@ -179,7 +179,7 @@ class InProcessChannels:
     def _collect(self) -> None:
         with self._transport.lock:
             self._check()
-            self._parser.feed(self._session.out.take())
+            self._parser.feed(self._session.out.take_bytes())
             while (reply := self._parser.next()) is not INCOMPLETE:
                 self._replies.append(reply)
 
@@ -495,7 +495,7 @@ class Subscription:
             self._keep(reply)
         return True
 
-    def take(self) -> ChannelMessage | None:
+    def take_message(self) -> ChannelMessage | None:
         """Return the oldest message that was kept, or None."""
         return self._waiting.popleft() if self._waiting else None
 

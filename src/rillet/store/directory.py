@@ -115,7 +115,7 @@ class Directory:
             return False
         try:
             if log.exists():
-                self.log_lock.take(log)
+                self.log_lock.acquire(log)
             if not checked:
                 reject_foreign_server(self.path, log)
             before = self.owner()
@@ -158,7 +158,7 @@ class Directory:
 
     def claim_log(self) -> None:
         """Lock the log's folder, as a server does; call this again after the folder was removed and created again."""
-        self.log_lock.take(self.path / LOG_FOLDER)
+        self.log_lock.acquire(self.path / LOG_FOLDER)
 
     def _remove_leavings(self) -> None:
         """Remove the files of an owner that was killed: its socket, owner.json and incomplete temporary files."""
@@ -238,7 +238,7 @@ class Directory:
         lock = DirectoryLock()
         try:
             if (self.path / LOG_FOLDER).exists():
-                lock.take(self.path / LOG_FOLDER)
+                lock.acquire(self.path / LOG_FOLDER)
         except LogLocked:
             return True
         except OSError:

@@ -52,7 +52,7 @@ class OwnerHost(ServerHost):
         owner = self._owner
         return {
             **super().info_sections(),
-            "persistence": lambda: {**owner.snapshots.facts(), **owner.aof.info()},
+            "persistence": lambda: {**owner.snapshots.info(), **owner.aof.info()},
         }
 
     def setting_changed(self, name: str) -> None:

@@ -111,9 +111,9 @@ class StoreSnapshots(Snapshots):
 
     kill_child = stop_child
 
-    def facts(self) -> dict[str, object]:
+    def info(self) -> dict[str, object]:
         """Return the fields for INFO persistence, with the reason of the last failure."""
-        return {**super().facts(), "rdb_bgsave_scheduled": int(self.scheduled), "rdb_last_bgsave_error": self.error}
+        return {**super().info(), "rdb_bgsave_scheduled": int(self.scheduled), "rdb_last_bgsave_error": self.error}
 
     def descriptors(self) -> list[int]:
         """Return the file descriptors of the pipes to the writing process."""
@@ -127,16 +127,16 @@ class StoreSnapshots(Snapshots):
 def save_in_background(execute: Callable[..., Any]) -> None:
     """Run BGSAVE in the owner of a directory and wait for its end; raise StoreError if it fails."""
 
-    def facts() -> dict[str, str]:
+    def info() -> dict[str, str]:
         lines = execute("INFO", "persistence").decode().splitlines()
         return dict(line.split(":", 1) for line in lines if ":" in line)
 
     def idle() -> bool:
-        found = facts()
+        found = info()
         return found["rdb_bgsave_in_progress"] == "0" and found.get("rdb_bgsave_scheduled", "0") == "0"
 
     while True:
-        before = int(facts()["rdb_saves"])
+        before = int(info()["rdb_saves"])
         try:
             reply = execute("BGSAVE", "SCHEDULE")
             break
@@ -146,9 +146,9 @@ def save_in_background(execute: Callable[..., Any]) -> None:
         # The running save began before this call, so it may lack recent data. Wait for its end, then try again.
         wait_for(idle, math.inf)
     if b"scheduled" in encode(reply):  # a server does not report that; it begins after a rewrite of its log
-        wait_for(lambda: int(facts()["rdb_saves"]) != before, _SCHEDULED_SECONDS)
+        wait_for(lambda: int(info()["rdb_saves"]) != before, _SCHEDULED_SECONDS)
     wait_for(idle, math.inf)
-    found = facts()
+    found = info()
     if int(found["rdb_saves"]) <= before:
         raise StoreError("the process that owns the store ended while it wrote the RDB file; try again")
     if found["rdb_last_bgsave_status"] != "ok":

@@ -15,7 +15,7 @@ cdef class ArgumentSpans:
     cdef bytearray _places
     cdef bytearray _sizes
     cpdef bint make_room(self, Py_ssize_t count)
-    cpdef bint take(self, list[bytes] argv, Py_ssize_t start, Py_ssize_t count)
+    cpdef bint point_to(self, list[bytes] argv, Py_ssize_t start, Py_ssize_t count)
     cpdef bint begin(self, bint received)
     cpdef bint put(self, Py_ssize_t index, bytes word)
     cpdef list[bytes] to_list(self)

@@ -83,7 +83,7 @@ class ArgumentSpans:
         return True
 
     @cython.ccall
-    def take(self, argv: list[bytes], start: cython.Py_ssize_t, count: cython.Py_ssize_t) -> cython.bint:
+    def point_to(self, argv: list[bytes], start: cython.Py_ssize_t, count: cython.Py_ssize_t) -> cython.bint:
         """Set the spans to argv[start : start + count]."""
         i: cython.Py_ssize_t
         if start < 0 or count < 0 or start > len(argv) - count:

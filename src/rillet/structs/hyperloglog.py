@@ -81,7 +81,7 @@ _words = cython.declare(cython.bint, True)
 @cython.final
 @cython.cclass
 class Cursor:
-    """Where the search for a register begins in a sparse string: an opcode, its first register, the opcode before.
+    """The start of a search for a register in a sparse string: an opcode, its first register, the opcode before.
 
     `set_sparse` moves it, so that registers in ascending order take one pass together. A new one is at the start.
     """

@@ -463,7 +463,7 @@ class Listpack:
         return lp
 
     @staticmethod
-    def of(values: Iterable[bytes]) -> Listpack:
+    def from_values(values: Iterable[bytes]) -> Listpack:
         """Return a listpack of the values, without spare capacity."""
         lp: Listpack = Listpack()
         for value in values:

@@ -92,11 +92,11 @@ def expire_keys(engine: Engine) -> None:
 
 
 def end_timeouts(engine: Engine) -> None:
-    """End the blocking commands whose deadline has come, oldest deadline first. The caller must hold the lock."""
+    """Reply to blocked clients whose timeout has passed, earliest deadline first. The caller must hold the lock."""
     engine.mstime = engine.clock.now_ms()
     waiting = [session for session in engine.sessions.values() if session.blocked is not None]
     for session in sorted(waiting, key=lambda session: session.blocked.wakes_at):
-        if session.blocked is not None:  # the client of an earlier deadline may have served this one
+        if session.blocked is not None:  # the reply to an earlier client may have unblocked this one
             engine.blocking.time_has_come(session)
 
 

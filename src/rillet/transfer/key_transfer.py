@@ -40,7 +40,7 @@ from rillet.types.rdb import value as rdb
 from rillet.types.rdb.primitives import RdbWriter
 
 Merge = Literal["refuse", "skip", "replace"]
-"""What to do with a key that the target has: refuse to start, keep the target's value, or replace it."""
+"""The treatment of a key that the target has: refuse to start, keep the target's value, or replace it."""
 Progress = Callable[[int, int], None]
 
 BATCH_BYTES = 4 << 20
@@ -254,7 +254,7 @@ class ServerSource:
 
     def names(self, database: int) -> Iterator[list[bytes]]:
         """Yield the names of the keys in batches; a key may occur twice, as with SCAN."""
-        servers = self._clients.of(database)
+        servers = self._clients.at_database(database)
         for connection in servers.masters():
             cursor = b""
             while cursor != b"0":
@@ -264,7 +264,7 @@ class ServerSource:
 
     def batches(self, database: int, version: int, lost: list[Lost]) -> Iterator[list[DumpedKey]]:
         """Yield the keys in batches (PTTL and DUMP), encoded anew if the target does not read the server's payload."""
-        servers = self._clients.of(database)
+        servers = self._clients.at_database(database)
         most = _FIRST_KEYS
         for names in self.names(database):
             while names:
@@ -287,7 +287,7 @@ class ServerSource:
 
     def functions(self) -> bytes:
         """Return the function libraries as a FUNCTION DUMP payload, b"" if there are none."""
-        for connection in self._clients.of(0).masters():
+        for connection in self._clients.at_database(0).masters():
             (reply,) = connection.replies([(b"FUNCTION", b"DUMP")])
             if isinstance(reply, bytes) and len(reply) > _FOOTER:
                 return reply
@@ -350,7 +350,7 @@ class EngineTarget:
 
     def _run(self, argv: list[bytes]) -> str:
         self._engine.execute(self._session, argv)
-        reply = self._session.out.take()
+        reply = self._session.out.take_bytes()
         return reply[1:].decode("utf-8", "replace").strip() if reply.startswith(b"-") else ""
 
     def add_functions(self, payload: bytes) -> str:
@@ -386,7 +386,7 @@ class ServerTarget:
         return sum(counts.values())
 
     def _servers(self, database: int) -> Servers:
-        return self._clients.of(0 if self._clients.cluster else database if self._only is None else self._only)
+        return self._clients.at_database(0 if self._clients.cluster else database if self._only is None else self._only)
 
     def existing(self, database: int, names: Sequence[bytes]) -> list[bytes]:
         """Return those of the keys that the target has."""
@@ -435,9 +435,9 @@ class _Clients:
         self._open: dict[int, Servers] = {}
 
     def __str__(self) -> str:
-        return str(self.of(0))
+        return str(self.at_database(0))
 
-    def of(self, database: int) -> Servers:
+    def at_database(self, database: int) -> Servers:
         """Return the client for a database."""
         if database not in self._open:
             address = replace(self._options.server, db=database)
@@ -446,7 +446,7 @@ class _Clients:
 
     def info(self, section: bytes) -> dict[str, str]:
         """Return the fields of a section of INFO, from one node."""
-        servers = self.of(0)
+        servers = self.at_database(0)
         text: bytes = servers.ask(next(iter(servers.masters())), b"INFO", section)
         lines = text.decode("utf-8", "replace").splitlines()
         return dict(line.split(":", 1) for line in lines if ":" in line)
@@ -454,7 +454,7 @@ class _Clients:
     def databases(self) -> dict[int, int]:
         """Return the number of keys of each database that has any."""
         if self.cluster:
-            servers = self.of(0)
+            servers = self.at_database(0)
             keys = sum(servers.ask(connection, b"DBSIZE") for connection in servers.masters())
             return {0: keys} if keys else {}
         fields = self.info(b"keyspace")
@@ -469,7 +469,7 @@ class _Clients:
 
 def server_options(url: str, timeout: float = 60.0) -> tuple[ClientOptions, int | None]:
     """Return the options for a url, and the number of the database if the url has one; AddressError."""
-    options = ClientOptions.of(url, timeout, strict=False)
+    options = ClientOptions.from_url(url, timeout, strict=False)
     address, rest = options.server, url.partition("://")[2].partition("@")[2] or url.partition("://")[2]
     path, _, query = rest.partition("?")
     names_one = "db=" in query or (address.unix is None and bool(path.partition("/")[2].strip("/")))

@@ -46,18 +46,18 @@ class SnapshotParts(NamedTuple):
     parts: list[SnapshotPart]
 
     def json(self) -> bytes:
-        """Return the text that is stored."""
+        """Return the parts as JSON."""
         return json.dumps({"made": self.made, "parts": self.parts}).encode()
 
     @classmethod
     def parse(cls, text: bytes) -> SnapshotParts:
-        """Return the parts of a stored text."""
+        """Return the parts from the JSON of `json`."""
         stored = json.loads(text)
         return cls(stored["made"], [SnapshotPart(*one) for one in stored["parts"]])
 
 
 class SnapshotKey(NamedTuple):
-    """A key; expires: ms since 1970, -1: never; payload: as from DUMP."""
+    """A key of a snapshot. expires: ms since 1970, or -1 for never. payload: the value as DUMP returns it."""
 
     db: int
     key: bytes

@@ -148,7 +148,7 @@ class _Walk:
         self.size = Path(path).stat().st_size
         self.progress = progress
         self.got = 0
-        self.reader = RdbReader.of(self._read)
+        self.reader = RdbReader.reading(self._read)
         self.version = 0
         self.product = ""
         self.facts: dict[bytes, bytes] = {}

@@ -33,7 +33,7 @@ class ServerData:
         self.address = address
         self.timeout = timeout
         self.how = ""
-        """How the data was received, for a report."""
+        """The way in which the data was received, for a report."""
 
     def receive(self, path: Path, progress: Progress) -> None:
         """Write the data to an RDB file, and sync it; StoreError, ConnectorError, OSError. O(data)"""

@@ -27,7 +27,7 @@ _NEWEST = COMPATS["newest"]
 
 
 class Moves(NamedTuple):
-    """Where the rows of each database of the table belong after a batch; flushed: those of others are removed."""
+    """The new database of the rows of each database, after a batch. flushed: rows of other databases are removed."""
 
     targets: dict[int, int | None]
     flushed: bool
@@ -53,11 +53,11 @@ class TouchedKeys:
         self._flushed = False  # whether the databases that `_sources` lacks have no source
 
     def source(self, db: int) -> int | None:
-        """Return the database that the rows of a database have in the table; None if the batch flushed it."""
+        """Return the database in which the table stores the keys of `db`; None if the batch flushed `db`."""
         return self._sources.get(db, None if self._flushed else db)
 
     def moves(self) -> Moves | None:
-        """Return where the rows of the table belong; None if they all stay."""
+        """Return the new database of the rows of each database; None if the batch moves no row."""
         if not self._flushed and all(source == db for db, source in self._sources.items()):
             return None
         targets: dict[int, int | None] = dict.fromkeys(self._sources)

@@ -59,7 +59,7 @@ _HEADER = cython.declare(cython.Py_ssize_t, HEADER_SIZE)
 @cython.final
 @cython.cclass
 class FieldExpiry:
-    """What a hash has in addition once its fields may expire: `triples` (listpackex) or `times` (hashtable)."""
+    """The additional state of a hash whose fields may expire: `triples` (listpackex) or `times` (hashtable)."""
 
     __slots__ = ("due", "times", "triples")
     due: cython.longlong

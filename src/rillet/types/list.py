@@ -74,7 +74,7 @@ class List(SizedValue):
         self.elements = Quicklist(limits.fill, limits.depth, not limits.compact, limits.compact)
 
     @staticmethod
-    def of(values: list[bytes | int], limits: ListLimits) -> List:
+    def from_values(values: list[bytes | int], limits: ListLimits) -> List:
         """Return a list of the values, in the encoding that their size allows (SORT ... STORE). O(values)
 
         An integer stands for its text.

@@ -27,6 +27,6 @@ cdef class Set(SizedValue):
     cdef bint _put_number(self, long long number, SetLimits limits)
     cdef bint _convert_for(self, Py_ssize_t size, SetLimits limits)
     cpdef bint remove(self, bytes member)
-    cdef bint take(self, const unsigned char *at, Py_ssize_t size)
+    cdef bint remove_span(self, const unsigned char *at, Py_ssize_t size)
     cpdef bint to_hashtable(self, Py_ssize_t expected=*)
     cpdef bint to_listpack(self)

@@ -241,10 +241,10 @@ class Set(SizedValue):
     @cython.ccall
     def remove(self, member: bytes) -> cython.bint:
         """Remove a member; return False if it does not exist (setTypeRemove)."""
-        return self.take(member, len(member))
+        return self.remove_span(member, len(member))
 
     @cython.cfunc
-    def take(self, at: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
+    def remove_span(self, at: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
         """Remove the bytes at an address; return False if they are not a member (setTypeRemove)."""
         if self.intset is not None:
             number: cython.longlong = parse_digits(at, size)

@@ -135,7 +135,7 @@ class Zset(SizedValue):
         self.listpack = None
 
     @staticmethod
-    def of(pairs: Iterable[Pair], limits: EncodingLimits) -> Zset:
+    def from_pairs(pairs: Iterable[Pair], limits: EncodingLimits) -> Zset:
         """Create a sorted set in the encoding that the limits allow (zsetConvertToListpackIfNeeded). O(n log n)"""
         ordered = sorted(pairs, key=_order)
         lengths = [len(member) for member, _ in ordered]

@@ -22,7 +22,7 @@ from deltalake.transaction import CommitProperties, Transaction
 
 from rillet.spark.archive import delta
 from rillet.spark.archive.backends import open_archive
-from rillet.spark.archive.delta import APP, DeltaArchive, statistics
+from rillet.spark.archive.delta import APP, DeltaArchive, file_stats
 from rillet.spark.archive.files import ArchiveError
 from rillet.spark.archive.layout import Archive
 from rillet.spark.archive.manifest import Part
@@ -288,9 +288,9 @@ def test_statistics_and_names_let_readers_skip_files(
     assert sum(row["num_records"] for row in rows) == 6
     assert all(row["min.id_ms"] <= row["max.id_ms"] for row in rows)
     part = Part("p", "s", None, StreamID(1 << 63, 0), StreamID((1 << 63) + 5, 0), 2, 9)
-    assert statistics(part)["minValues"] == {"id_ms": -(1 << 63)}
-    assert statistics(part._replace(first=StreamID(7, 0)))["minValues"] == {}
-    assert statistics(part._replace(first=StreamID(7, 0), last=StreamID(86_399_999, 1), day=0))["maxValues"] == {
+    assert file_stats(part)["minValues"] == {"id_ms": -(1 << 63)}
+    assert file_stats(part._replace(first=StreamID(7, 0)))["minValues"] == {}
+    assert file_stats(part._replace(first=StreamID(7, 0), last=StreamID(86_399_999, 1), day=0))["maxValues"] == {
         "id_ms": 86_399_999, "timestamp": "1970-01-01T23:59:59.999Z",
     }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""What the array commands share: lookup, indexes in arguments, replies of values (Redis: t_array.c)."""
+"""Shared parts of the array commands: lookup, indexes in arguments, replies of values (Redis: t_array.c)."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def _by_bit(words: ArgumentSpans, at: cython.Py_ssize_t) -> cython.bint:
 
 @cython.cclass
 class _RangeCommand(StringCommand):
-    """What BITCOUNT and BITPOS have in common: bits `first` to `last` of a string, without the last one."""
+    """The range of BITCOUNT and BITPOS: bits `first` to `last` of a string, without `last`."""
 
     __slots__ = ("first", "last")
 

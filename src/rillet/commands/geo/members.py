@@ -100,7 +100,7 @@ class Geoadd(Implementation):
             check_position(longitude, latitude)
             argv.append(decimal(encode(longitude, latitude)))
             argv.append(words.get(i + 2))
-        self._call.take(argv, 0, len(argv))
+        self._call.point_to(argv, 0, len(argv))
         add_members(session, self._call, 0)
         return session.dirty == 0 or not session.logged or session.propagate(argv)
 

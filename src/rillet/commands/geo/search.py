@@ -52,7 +52,7 @@ _POSITION = cython.declare(cython.int, 2)
 _CIRCLE = cython.declare(cython.int, 1)
 _BOX = cython.declare(cython.int, 2)
 _POLYGON = cython.declare(cython.int, 3)
-# What a reply has beside the member.
+# The parts of a reply after the member.
 _DISTANCE = cython.declare(cython.int, 1)
 _SCORE = cython.declare(cython.int, 2)
 _COORDINATES = cython.declare(cython.int, 4)
@@ -397,7 +397,7 @@ class Geosearch(Implementation):
                 assert table is not None
                 pairs.append((table.entry_key(area.entry_at(one)), score))
         event: bytes = b"geosearchstore" if self._form == _SEARCH_STORE else b"georadiusstore"
-        store_result(session, words.get(self._store_at), Zset.of(pairs, session.engine.settings), event, b"z")
+        store_result(session, words.get(self._store_at), Zset.from_pairs(pairs, session.engine.settings), event, b"z")
         if count:
             session.dirty += count - 1
         return True

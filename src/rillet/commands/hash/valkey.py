@@ -163,7 +163,7 @@ def expire(session: Session, argv: list[bytes], relative: bool, unit: int) -> No
     for result in results:
         session.out.integer(result)
     updated, removed = results.count(1), results.count(2)
-    session.engine.statistics.expired_fields += removed
+    session.engine.stats.expired_fields += removed
     if value is None or not updated + removed:
         return
     register_exactly(session, key, value)
@@ -260,7 +260,7 @@ def get_and_expire(session: Session, argv: list[bytes]) -> None:
     if not changed or value is None:
         return
     if past:
-        session.engine.statistics.expired_fields += len(changed)
+        session.engine.stats.expired_fields += len(changed)
         session.propagate([b"HDEL", key, *changed])
         session.notify(b"h", b"hexpired", key)
     else:
@@ -318,7 +318,7 @@ def set_and_expire(session: Session, argv: list[bytes]) -> None:
 def _set_past(session: Session, key: bytes, value: Hash, names: list[bytes]) -> None:
     """Remove the fields that HSETEX would set with a time in the past, expired ones included."""
     removed = [name for name in names if value.remove(name)]
-    session.engine.statistics.expired_fields += len(names)
+    session.engine.stats.expired_fields += len(names)
     if removed:
         register_exactly(session, key, value)
         session.propagate([b"HDEL", key, *removed])
@@ -371,7 +371,7 @@ def set_field(
 
 def announce_overwritten(session: Session, key: bytes, count: int) -> None:
     """Count expired fields that a command overwrote, and publish one event for them."""
-    session.engine.statistics.expired_fields += count
+    session.engine.stats.expired_fields += count
     session.notify(b"h", b"hexpired", key)
 
 

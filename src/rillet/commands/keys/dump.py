@@ -145,7 +145,7 @@ def _put(session: Session, argv: list[bytes], value: object, payload: bytes, ttl
             settings = session.engine.settings
             session.propagate(deletion(key, settings.lazyfree_lazy_server_del and settings.compat.knows(72)))
         if session.engine.settings.compat.knows(86):
-            session.engine.statistics.expired_keys += 1
+            session.engine.stats.expired_keys += 1
         session.out.ok()
         return
     session.db.put(key, value)

@@ -382,7 +382,7 @@ def _store(session: Session, key: bytes, values: Sequence[Any], result: List | N
     db: Database = session.db
     if values:
         if result is None:
-            result = List.of(values, db.buffer.list_limits)  # type: ignore[arg-type]
+            result = List.from_values(values, db.buffer.list_limits)  # type: ignore[arg-type]
         old: object = None
         if db.on_overwritten is None:
             db.find(key)  # the lookup of setKey

@@ -1,4 +1,4 @@
-"""What the commands about scripts and functions share."""
+"""Shared parts of the commands of scripts and functions."""
 
 from __future__ import annotations
 

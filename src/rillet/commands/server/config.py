@@ -141,15 +141,15 @@ def _restore(
 def config_resetstat(session: Session, argv: list[bytes]) -> None:
     """Reset the statistics of INFO."""
     engine = session.engine
-    engine.statistics.reset()
+    engine.stats.reset()
     engine.defrag.reset()
     engine.lazyfree.freed = 0
-    engine.eviction.reset_statistics()
+    engine.eviction.reset_stats()
     engine.memory.reset()
-    engine.replication.reset_statistics()
+    engine.replication.reset_stats()
     for database in engine.databases:
         database.hits = database.misses = 0
-    engine.host.reset_statistics()
+    engine.host.reset_stats()
     session.out.ok()
 
 

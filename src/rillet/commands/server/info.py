@@ -13,9 +13,9 @@ from rillet.commands.arguments import text
 from rillet.commands.server import command
 from rillet.commands.server import info_sections as sections
 from rillet.commands.server.keysizes import key_sizes
+from rillet.runtime.engine_stats import CommandStats
 from rillet.runtime.registry import TABLE, Command
 from rillet.runtime.session import Session
-from rillet.runtime.statistics import CommandCounters
 from rillet.types.compat import NEVER, Compat
 
 if TYPE_CHECKING:
@@ -28,12 +28,12 @@ _UNSAFE = str.maketrans("#:\n\r", "____")
 
 def _errorstats(engine: CommandEngine) -> Facts:
     # A script can create a word with bytes that would end the line or the field (getSafeInfoString).
-    words = sorted(engine.statistics.errors.items())
+    words = sorted(engine.stats.errors.items())
     return {f"errorstat_{word.translate(_UNSAFE)}": f"count={count}" for word, count in words}
 
 
 def _commandstats(engine: CommandEngine) -> Facts:
-    counters = ((entry, engine.statistics.of(entry)) for entry in all_commands(engine))
+    counters = ((entry, engine.stats.of_command(entry)) for entry in all_commands(engine))
     newest = engine.settings.compat.knows(88)
     return {
         f"cmdstat_{entry.fullname}":
@@ -44,7 +44,7 @@ def _commandstats(engine: CommandEngine) -> Facts:
     }  # fmt: skip
 
 
-def _slow_calls(one: CommandCounters) -> str:
+def _slow_calls(one: CommandStats) -> str:
     """Return the newest Redis's fields about a command in the slow log."""
     if not one.slow:
         return ""
@@ -57,7 +57,7 @@ def _latencystats(engine: CommandEngine) -> Facts:
     settings = engine.settings
     if not settings.latency_tracking:
         return {}
-    counted = ((entry, engine.statistics.of(entry).histogram) for entry in all_commands(engine))
+    counted = ((entry, engine.stats.of_command(entry).histogram) for entry in all_commands(engine))
     return {
         f"latency_percentiles_usec_{entry.fullname}":
             ",".join(f"p{percent:.6f}".rstrip("0").rstrip(".") + f"={histogram.percentile(percent) / 1000:.3f}"

@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from rillet.commands.server.replica import replica_facts
+from rillet.commands.server.replica import replica_info
 from rillet.runtime.admission import FEW_REPLICAS, READ_ONLY
-from rillet.runtime.memory import script_figures
+from rillet.runtime.memory import script_stats
 from rillet.runtime.pause import PAUSE_WRITES
 from rillet.runtime.session_state import MASTER, REPLICA, SUBSCRIBED, TRUSTED
 from rillet.structs.crc64 import crc64
@@ -143,7 +143,7 @@ def _pause(engine: CommandEngine) -> dict[str, Any]:
     """Return Valkey's fields about CLIENT PAUSE."""
     if not engine.paused:
         return {"paused_reason": "none", "paused_actions": "none", "paused_timeout_milliseconds": 0}
-    reason, left = engine.host.pause_facts()
+    reason, left = engine.host.pause_state()
     return {"paused_reason": reason, "paused_actions": "write" if engine.paused == PAUSE_WRITES else "all",
             "paused_timeout_milliseconds": left}  # fmt: skip
 
@@ -190,7 +190,7 @@ def threads(engine: CommandEngine) -> Facts:
 
 def stats(engine: CommandEngine) -> Facts:
     """Return INFO stats."""
-    compat, counted = engine.settings.compat, engine.statistics
+    compat, counted = engine.settings.compat, engine.stats
     return {
         "total_connections_received": engine.next_session_id - 1,
         "total_commands_processed": counted.commands_processed, "instantaneous_ops_per_sec": 0,
@@ -209,7 +209,7 @@ def stats(engine: CommandEngine) -> Facts:
         "pubsub_channels": len(engine.channels.channels), "pubsub_patterns": len(engine.channels.patterns),
         "pubsubshard_channels": len(engine.channels.shards), "latest_fork_usec": 0, "total_forks": 0,
         "migrate_cached_sockets": len(getattr(engine.host, "peers", ())), "slave_expires_tracked_keys": 0,
-        **engine.defrag.statistics(), "tracking_total_keys": len(engine.tracking.table),
+        **engine.defrag.stats(), "tracking_total_keys": len(engine.tracking.table),
         "tracking_total_items": engine.tracking.items, "tracking_total_prefixes": len(engine.tracking.prefixes),
         "unexpected_error_replies": 0, "total_error_replies": counted.error_replies,
         "dump_payload_sanitizations": 0, "total_reads_processed": 0, "total_writes_processed": 0,
@@ -222,7 +222,7 @@ def stats(engine: CommandEngine) -> Facts:
 
 
 def _expired(engine: CommandEngine) -> Facts:
-    compat, counted = engine.settings.compat, engine.statistics
+    compat, counted = engine.settings.compat, engine.stats
     fields: dict[str, Any] = {"expired_fields": counted.expired_fields} if compat.valkey else {}
     if compat.knows(74):
         fields = {"expired_subkeys": counted.expired_fields}
@@ -262,7 +262,7 @@ def _thread_fields(compat: Compat) -> dict[str, int]:
 
 def _turns(engine: CommandEngine) -> Facts:
     """Return the fields about the event loop: a turn runs what one client has sent."""
-    compat, counted = engine.settings.compat, engine.statistics
+    compat, counted = engine.settings.compat, engine.stats
     if not _both_since(compat, 72):
         return {}
     fields: dict[str, Any] = {
@@ -301,7 +301,7 @@ def _denials(engine: CommandEngine) -> dict[str, int]:
 def replication(engine: CommandEngine) -> Facts:
     """Return INFO replication: the role, the replicas, and the stream."""
     follows = engine.replication.master is not None
-    return {"role": "slave" if follows else "master", **(replica_facts(engine) if follows else {}),
+    return {"role": "slave" if follows else "master", **(replica_info(engine) if follows else {}),
             **_replicas(engine), **_history(engine)}  # fmt: skip
 
 
@@ -309,7 +309,7 @@ def _replicas(engine: CommandEngine) -> Facts:
     """Return the fields about attached replicas."""
     settings, stream = engine.settings, engine.replication.stream
     compat = settings.compat
-    replicas = [] if stream is None else stream.facts()
+    replicas = [] if stream is None else stream.info()
     facts: dict[str, Any] = {"connected_slaves": len(replicas)}
     if settings.min_replicas_to_write and settings.min_replicas_max_lag:
         facts["min_slaves_good_slaves"] = 0 if stream is None else stream.good
@@ -344,7 +344,7 @@ def cpu(engine: CommandEngine) -> Facts:
         own = resource.getrusage(resource.RUSAGE_THREAD)
         fields |= {"used_cpu_sys_main_thread": own.ru_stime, "used_cpu_user_main_thread": own.ru_utime}
     if engine.settings.compat.valkey:
-        fields["used_active_time_main_thread"] = engine.statistics.busy_ns / 1e9
+        fields["used_active_time_main_thread"] = engine.stats.busy_ns / 1e9
     return {name: f"{seconds:.6f}" for name, seconds in fields.items()}
 
 
@@ -376,7 +376,7 @@ def keyspace(engine: CommandEngine) -> Facts:
 
 def debug(engine: CommandEngine) -> Facts:
     """Return INFO debug (Redis 7.2), which only its own name selects."""
-    counted = engine.statistics
+    counted = engine.stats
     fields = {
         "eventloop_duration_aof_sum": counted.log_ns // 1000, "eventloop_duration_cron_sum": counted.cron_ns // 1000,
         "eventloop_duration_max": counted.longest_ns // 1000, "eventloop_cmd_per_cycle_max": counted.most_commands,
@@ -389,7 +389,7 @@ def debug(engine: CommandEngine) -> Facts:
 
 def scripting_engines(engine: CommandEngine) -> Facts:
     """Return INFO scripting engines: Valkey loads interpreters as modules; rillet's Lua is built in."""
-    of_scripts = script_figures(engine)
+    of_scripts = script_stats(engine)
     used, overhead = of_scripts["used_memory_vm_total"], of_scripts["used_memory_functions"]
     return {
         "engines_count": 1, "engines_total_used_memory": used, "engines_total_memory_overhead": overhead,

@@ -40,7 +40,7 @@ _FLAG_ORDER = (
     "movablekeys", "allow_busy",
     "script_runner",
 )  # fmt: skip
-# What the flags of a key specification do not say: command -> note for each specification.
+# Notes of key specifications, beside their flags: command -> note for each specification.
 _SCRIPT = "The keys of a script: {} stands for every use"
 _NOTES = {
     "bitfield": ("Reads and changes the key",), "eval": (_SCRIPT.format("RW and UPDATE"),),

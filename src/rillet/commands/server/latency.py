@@ -73,7 +73,7 @@ def latency_histogram(session: Session, argv: list[bytes]) -> None:
     out, engine = session.out, session.engine
     found = []
     for entry in _named(engine, argv[2:]) if len(argv) > 2 else all_commands(engine):
-        histogram = engine.statistics.of(entry).histogram
+        histogram = engine.stats.of_command(entry).histogram
         if histogram is not None:
             found.append((entry.fullname.encode(), histogram))
     out.map(len(found))

@@ -58,28 +58,28 @@ def _write(out: Any, fields: dict[str, Any]) -> None:
 @command("memory|doctor", arity=2, flags="", keys=(0, 0, 0), since="4.0.0", complexity="O(databases)")
 def memory_doctor(session: Session, argv: list[bytes]) -> None:
     """Return what is unusual about the memory use of this process."""
-    figures = session.engine.memory.figures()
-    if figures["used"] < _FEW:
+    measured = session.engine.memory.measure()
+    if measured["used"] < _FEW:
         text = "The data is smaller than 5 MB: too small for a diagnosis."
     else:
-        found = list(_findings(session.engine, figures))
+        found = list(_findings(session.engine, measured))
         text = "\n".join(f" * {line}" for line in found) if found else "The memory use has no known problem."
     session.out.verbatim(text.encode() + b"\n")
 
 
-def _findings(engine: CommandEngine, figures: dict[str, Any]) -> Iterator[str]:
+def _findings(engine: CommandEngine, measured: dict[str, Any]) -> Iterator[str]:
     """Yield a line for each problem, with its remedy."""
-    used, peak, limit = figures["used"], figures["peak"], engine.settings.maxmemory
-    idle = figures["resident"] - used
+    used, peak, limit = measured["used"], measured["peak"], engine.settings.maxmemory
+    idle = measured["resident"] - used
     if peak > 1.5 * used:
         yield (f"Peak: the data was {human(peak)} large and is {human(used)} now. The process may keep the memory in "
                "between; it uses that memory again before it asks for more.")  # fmt: skip
-    if figures["ratio"] > 1.4 and idle > 10 * _FEW:
+    if measured["ratio"] > 1.4 and idle > 10 * _FEW:
         yield (f"Resident size: {human(idle)} of the process are not data. About 40 MB belong to the interpreter; if "
                "the rest is large, set `activedefrag yes`, or restart the process.")  # fmt: skip
     sessions = sum(1 for session in engine.sessions.values() if not session.trusted)
-    if sessions and figures["clients"] // sessions > 200 * 1024:
-        yield (f"Clients: their buffers have {human(figures['clients'])}. CLIENT LIST shows which ones (omem, qbuf); "
+    if sessions and measured["clients"] // sessions > 200 * 1024:
+        yield (f"Clients: their buffers have {human(measured['clients'])}. CLIENT LIST shows which ones (omem, qbuf); "
                "`client-output-buffer-limit` and `maxmemory-clients` limit them.")  # fmt: skip
     if limit and used > limit:
         yield (f"Limit: the data exceeds maxmemory ({human(limit)}). The policy {engine.settings.maxmemory_policy} "

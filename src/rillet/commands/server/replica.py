@@ -84,7 +84,7 @@ def slaveof(session: Session, argv: list[bytes]) -> None:
     _follow(session, argv)
 
 
-def replica_facts(engine: CommandEngine) -> dict[str, Any]:
+def replica_info(engine: CommandEngine) -> dict[str, Any]:
     """Return the fields of INFO replication that only a replica has (server.c: genRedisInfoString)."""
     state, settings = engine.replication, engine.settings
     compat, link = settings.compat, state.link
@@ -129,4 +129,4 @@ def replica_facts(engine: CommandEngine) -> dict[str, Any]:
     }  # fmt: skip
 
 
-__all__ = ["replica_facts"]
+__all__ = ["replica_info"]

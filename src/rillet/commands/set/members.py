@@ -112,7 +112,7 @@ class Srem(Implementation):
             return session.out.integer(0)
         value: Set = set_at(db, n)
         for i in range(2, words.count):
-            removed += value.take(words.at[i], words.size[i])
+            removed += value.remove_span(words.at[i], words.size[i])
         if removed:
             empty: cython.bint = value.count() == 0
             if not empty:

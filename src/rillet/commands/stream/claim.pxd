@@ -38,6 +38,6 @@ cdef class ClaimRequest:
     cdef bint finish(self)
     cdef bint is_recent(self, Py_ssize_t slot)
     cdef bint forget(self, bytes ident, Py_ssize_t slot)
-    cdef bint take(self, bytes ident, unsigned long long ms, unsigned long long seq, Py_ssize_t slot)
+    cdef bint claim_entry(self, bytes ident, unsigned long long ms, unsigned long long seq, Py_ssize_t slot)
     cdef bint take_named(self, bytes ident, unsigned long long ms, unsigned long long seq)
     cdef list take_from(self, PendingIterator pending, long long count)

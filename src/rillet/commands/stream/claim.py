@@ -126,7 +126,7 @@ class ClaimRequest:
         return group.drop(slot)
 
     @cython.cfunc
-    def take(
+    def claim_entry(
         self, ident: bytes | None, ms: cython.ulonglong, seq: cython.ulonglong, slot: cython.Py_ssize_t
     ) -> cython.bint:
         """Assign an entry to the claiming consumer and write it to the reply. slot -1: it was not pending.
@@ -166,8 +166,8 @@ class ClaimRequest:
         if not self.finder.find(ms, seq):
             return slot >= 0 and self.forget(ident, slot)
         if slot < 0:
-            return self.force and self.take(ident, ms, seq, slot)
-        return not self.is_recent(slot) and self.take(ident, ms, seq, slot)
+            return self.force and self.claim_entry(ident, ms, seq, slot)
+        return not self.is_recent(slot) and self.claim_entry(ident, ms, seq, slot)
 
     @cython.cfunc
     def take_from(self, pending: PendingIterator, count: cython.longlong) -> list[Any]:
@@ -182,7 +182,7 @@ class ClaimRequest:
             elif self.is_recent(pending.slot):
                 continue
             else:
-                self.take(None, pending.ms, pending.seq, pending.slot)
+                self.claim_entry(None, pending.ms, pending.seq, pending.slot)
             count -= 1
         return deleted
 
@@ -286,7 +286,7 @@ def xautoclaim(session: Session, argv: list[bytes]) -> None:
     else:
         out.stream_id(0, 0)
     out.array(claim.written)
-    out.raw(body.take())
+    out.raw(body.take_bytes())
     out.array(len(deleted))
     for ms, seq in deleted:
         out.stream_id(ms, seq)

@@ -130,7 +130,7 @@ def _shared_names(lp: Listpack, pos: cython.Py_ssize_t, count: cython.Py_ssize_t
             out.bulk_slice(lp.buf, lp.at_start, lp.at_len)
         else:
             out.bulk_int(lp.at_int)
-        names.append(out.take())
+        names.append(out.take_bytes())
         pos = lp.at_next
         left -= 1
     return names

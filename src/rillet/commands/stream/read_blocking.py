@@ -47,7 +47,7 @@ class BlockedRead:
         """Try the read again after a key changed or `retry_at` passed; return False if the client must wait on."""
         reply: ReadReply = self.reply
         words: ArgumentSpans = ArgumentSpans()
-        words.take(self.argv, 0, len(self.argv))
+        words.point_to(self.argv, 0, len(self.argv))
         session.batch_ms = 0
         if reply.level < 72:
             return self._serve_key(session, words, key, session.db.lookup(key))

@@ -209,7 +209,7 @@ def _delete_past(session: Session, key: bytes) -> None:
         lazy = settings.lazyfree_lazy_expire if settings.compat.valkey else settings.lazyfree_lazy_server_del
         session.propagate(deletion(key, lazy))
     if not settings.compat.valkey:
-        session.engine.statistics.expired_keys += 1  # as if the key was stored and expired
+        session.engine.stats.expired_keys += 1  # as if the key was stored and expired
 
 
 @cython.final

@@ -302,7 +302,7 @@ def _store(session: Session, key: bytes, text: bytes, options: _Options, found: 
             session.modified(key)
             session.notify(b"g", b"del", key)
             session.propagate(deletion(key, session.engine.settings.lazyfree_lazy_expire))
-        session.engine.statistics.expired_keys += 1
+        session.engine.stats.expired_keys += 1
         return
     form, event = (TEXT, b"incrbyfloat") if options.floating else (PLAIN, b"incrby")
     update_string(session, key, text, form, event)

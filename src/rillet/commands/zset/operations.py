@@ -180,16 +180,16 @@ _COMBINED = frozenset((b"weights", b"aggregate"))
 
 def _read(session: Session, argv: list[bytes], options: frozenset[bytes],
           make: Callable[[_Request], Iterable[Pair]]) -> None:
-    """Run ZUNION, ZINTER or ZDIFF."""
+    """Execute ZUNION, ZINTER or ZDIFF: reply with the members, ordered by score."""
     request = _Request(session, argv, 1, options | {b"withscores"})
     pairs = sorted(make(request), key=lambda pair: (pair[1], pair[0]))
     write_pairs(session, pairs, len(pairs), request.with_scores)
 
 
-def _keep(session: Session, argv: list[bytes], options: frozenset[bytes], event: bytes) -> None:
-    """Run ZUNIONSTORE, ZINTERSTORE or ZDIFFSTORE."""
+def _store(session: Session, argv: list[bytes], options: frozenset[bytes], event: bytes) -> None:
+    """Execute ZUNIONSTORE, ZINTERSTORE or ZDIFFSTORE: store the sorted set at argv[1], and reply with its length."""
     request = _Request(session, argv, 2, options)
-    result = Zset.of(_MAKE[event](request), session.engine.settings)
+    result = Zset.from_pairs(_MAKE[event](request), session.engine.settings)
     store_result(session, argv[1], result, event, b"z")
 
 
@@ -218,21 +218,21 @@ def zdiff(session: Session, argv: list[bytes]) -> None:
          complexity=_UNION, get_keys=KeysAfterNumber(2, 1))
 def zunionstore(session: Session, argv: list[bytes]) -> None:
     """Store the union of sorted sets."""
-    _keep(session, argv, _COMBINED, b"zunionstore")
+    _store(session, argv, _COMBINED, b"zunionstore")
 
 
 @command("zinterstore", arity=-4, flags="write denyoom movablekeys", since="2.0.0", syntax="destination " + _WEIGHTED,
          complexity=_INTER, get_keys=KeysAfterNumber(2, 1))
 def zinterstore(session: Session, argv: list[bytes]) -> None:
     """Store the intersection of sorted sets."""
-    _keep(session, argv, _COMBINED, b"zinterstore")
+    _store(session, argv, _COMBINED, b"zinterstore")
 
 
 @command("zdiffstore", arity=-4, flags="write denyoom movablekeys", since="6.2.0",
          syntax="destination numkeys key [key ...]", complexity=_DIFF, get_keys=KeysAfterNumber(2, 1))
 def zdiffstore(session: Session, argv: list[bytes]) -> None:
     """Store the difference of the first sorted set and the others."""
-    _keep(session, argv, frozenset(), b"zdiffstore")
+    _store(session, argv, frozenset(), b"zdiffstore")
 
 
 @command("zintercard", arity=-3, flags="readonly movablekeys", keys=(0, 0, 0), since="7.0.0",

@@ -78,7 +78,7 @@ class _Parts:
     def __init__(self, data: bytes, at: int, end: int) -> None:
         self.data, self.at, self.end = data, at, end
 
-    def take(self, size: int) -> bytes:
+    def read_bytes(self, size: int) -> bytes:
         if size < 0 or self.at + size > self.end:
             raise Corrupt("DUMP payload: it ends inside a part")
         self.at += size
@@ -91,31 +91,31 @@ class _Parts:
         return number
 
     def _length(self) -> tuple[int, bool]:
-        first = self.take(1)[0]
+        first = self.read_bytes(1)[0]
         if first < 0x40:
             return first, False
         if first < 0x80:
-            return (first & 0x3F) << 8 | self.take(1)[0], False
+            return (first & 0x3F) << 8 | self.read_bytes(1)[0], False
         if first >= 0xC0:
             return first & 0x3F, True
         if first not in (0x80, 0x81):
             raise Corrupt(f"DUMP payload: the byte {first:#04x} is not a length")
-        return int.from_bytes(self.take(4 if first == 0x80 else 8), "big"), False
+        return int.from_bytes(self.read_bytes(4 if first == 0x80 else 8), "big"), False
 
     def block(self, format: str, key: bytes = b"") -> Block:
         """Take a string, and return it with its place."""
         number, special = self._length()
         if not special:
-            return Block(format, self.take(number), self.at - number, None, key)
+            return Block(format, self.read_bytes(number), self.at - number, None, key)
         if number < _LZF:
             at = self.at
-            value = int.from_bytes(self.take(1 << number), "little", signed=True)
+            value = int.from_bytes(self.read_bytes(1 << number), "little", signed=True)
             return Block(format, b"%d" % value, at, 1 << number, key)
         if number != _LZF:
             raise Corrupt(f"DUMP payload: the special form {number} is unknown")
         packed, size = self.length(), self.length()
         at = self.at
-        return Block(format, decompress(self.take(packed), size), at, packed, key)
+        return Block(format, decompress(self.read_bytes(packed), size), at, packed, key)
 
     def id(self) -> StreamID:
         return StreamID(self.length(), self.length())
@@ -159,7 +159,7 @@ def _one(format: str) -> Callable[[Payload, _Parts], None]:
 
 def _expiring(payload: Payload, parts: _Parts) -> None:
     if payload.kind == 25:
-        payload.facts["earliest expiry"] = int.from_bytes(parts.take(8), "little")
+        payload.facts["earliest expiry"] = int.from_bytes(parts.read_bytes(8), "little")
     payload.blocks.append(parts.block("listpack"))
 
 

@@ -97,7 +97,7 @@ class _Walk:
     def done(self) -> bool:
         return self.at >= len(self.elements)
 
-    def take(self, role: str, note: str = "") -> PackedElement:
+    def read_element(self, role: str, note: str = "") -> PackedElement:
         if self.done():
             raise Corrupt("stream node: the listpack ends inside an entry")
         element = self.elements[self.at]
@@ -109,7 +109,7 @@ class _Walk:
         return element
 
     def number(self, role: str, note: str = "") -> int:
-        element = self.take(role, note)
+        element = self.read_element(role, note)
         # Redis reads a number that is stored as text, too.
         try:
             return int(element.value)
@@ -121,7 +121,7 @@ def _master(walk: _Walk) -> tuple[list[bytes], Span]:
     walk.number("count", WORDS["count"])
     walk.number("deleted", WORDS["deleted"])
     count = walk.number("num-fields", WORDS["num-fields of the master"])
-    names = [_bytes(walk.take("field", WORDS["master field"])) for _ in range(count)]
+    names = [_bytes(walk.read_element("field", WORDS["master field"])) for _ in range(count)]
     walk.number("master-end", WORDS["master end"])
     parts = [element.span for element in walk.elements[: walk.at]]
     return names, Span(parts[0].start, parts[-1].end, "master", "master entry", f"{count} fields", parts=parts)
@@ -139,11 +139,11 @@ def _entry(walk: _Walk, master: StreamID, names: list[bytes]) -> tuple[NodeEntry
     id = StreamID(ms, seq)
     if flags & SAMEFIELDS:
         for name in names:
-            walk.take("value", f"of the master's field {name[:60]!r}")
+            walk.read_element("value", f"of the master's field {name[:60]!r}")
     else:
         for _ in range(walk.number("num-fields", WORDS["num-fields"])):
-            walk.take("field")
-            walk.take("value")
+            walk.read_element("field")
+            walk.read_element("value")
     walk.number("lp-count", WORDS["lp-count"])
     parts = [element.span for element in walk.elements[first : walk.at]]
     kind = "tombstone" if flags & DELETED else "entry"

@@ -32,7 +32,7 @@ class AofBuffer:
 
     def discard(self) -> int:
         """Drop all bytes that are not in the file, and return their number; the next command begins with SELECT."""
-        lost = len(self.unwritten) + len(self.feed.take())
+        lost = len(self.unwritten) + len(self.feed.take_bytes())
         self.unwritten = b""
         self.feed.forget_db()
         return lost

@@ -163,7 +163,7 @@ class CommandApplier:
         if self.delay != 0:
             debug_delay(self.delay)
         if session.out.used > 0 and session.out.buf[0] == 45:
-            self._refused(argv, session.out.take().strip(b"-\r\n").decode("utf-8", "replace"))
+            self._refused(argv, session.out.take_bytes().strip(b"-\r\n").decode("utf-8", "replace"))
             return True
         session.out.truncate(0)
         self.commands += 1

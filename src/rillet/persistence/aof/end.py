@@ -1,4 +1,4 @@
-"""Where a copy of a log ends: at its last whole command, or at a time (`rillet backup`, `rillet restore --to`).
+"""The end of a copy of a log: its last whole command, or a time (`rillet backup`, `rillet restore --to`).
 
     base.rdb          incr.aof 1                            incr.aof 2
     ctime 10:00:00    #TS 10:00:05 ... #TS 10:59:58 ...     #TS 11:00:02 ...
@@ -35,7 +35,7 @@ _LONGEST = 128  # bytes of a frame's header line
 
 @dataclass(slots=True)
 class LogEnd:
-    """Where a log ends: in the file number `file`, at the offset `at`; the files after it are left out.
+    """The end of a log: the offset `at` in the file number `file`; the files after it are left out.
 
     commands: the number of commands up to there. first, last: the times of the log up to there, in seconds since the
     epoch, -1 if it has none; base: the time of the base's data, -1 if unknown. beyond: the first time left out, or -1.

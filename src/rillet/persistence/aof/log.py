@@ -245,7 +245,7 @@ class AppendOnlyLog:
         assert file is not None
         written: cython.Py_ssize_t
         before = buffer.unwritten
-        data = file.frame(self.feed.take(), len(before))
+        data = file.frame(self.feed.take_bytes(), len(before))
         if before:
             data = before + data
             buffer.unwritten = b""
@@ -279,7 +279,7 @@ class AppendOnlyLog:
         if self.file is None:
             self.discard_buffer()
             return
-        data = self.file.frame(self.feed.take())
+        data = self.file.frame(self.feed.take_bytes())
         _, error = self.file.append(data)
         if error is not None:
             self.syncer.error = error

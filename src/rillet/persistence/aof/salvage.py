@@ -245,10 +245,10 @@ class _FileSalvage:
         out = self.session.out
         try:
             self.engine.execute(self.session, argv)
-            reply = out.take()
+            reply = out.take_bytes()
             refusal = reply[1:].decode("utf-8", "replace").strip() if reply.startswith(b"-") else ""
         except (MemoryError, OverflowError) as error:
-            out.take()
+            out.take_bytes()
             refusal = str(error) or "out of memory"
         if refusal:
             shown = b" ".join(argv[:3])[:100].decode("utf-8", "backslashreplace")
@@ -283,7 +283,7 @@ class _FileSalvage:
 
     def _select(self, number: int) -> None:
         self.engine.execute(self.session, [b"SELECT", b"%d" % number])
-        self.session.out.take()
+        self.session.out.take_bytes()
 
     def _settle(self) -> None:
         """Handle the commands that are kept at the end of the file."""

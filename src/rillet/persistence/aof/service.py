@@ -80,7 +80,7 @@ class AofService:
         """
         log, engine = self.log, self._engine
         try:
-            self._lock.take(log.folder)
+            self._lock.acquire(log.folder)
             result = log.load(engine, progress)
             if adopt is not None and not log.manifest.loaded and log.disk.exists(adopt):
                 result, begin_with_base = load_snapshot(engine, adopt, progress, disk=log.disk), True
@@ -131,7 +131,7 @@ class AofService:
     def _recovered(self) -> None:
         # The folder may have been removed and created anew, which needs a new lock.
         with contextlib.suppress(OSError, StoreError):
-            self._lock.take(self.log.folder)
+            self._lock.acquire(self.log.folder)
         self._gate.set(LOG, None)
         self._say("AOF write error looks solved, Redis can write again.", warning=True)
 
@@ -142,7 +142,7 @@ class AofService:
             return
         self._reject_other_log()
         try:
-            lock.take(log.folder)
+            lock.acquire(log.folder)
             self._reject_other_log()  # it may have been written since the first check
         except StoreBusy as error:
             raise LogTakenOver(str(error)) from error
@@ -197,7 +197,7 @@ class AofService:
         try:
             if self._lost:
                 raise OSError("the databases differ from the files that were loaded")
-            self._lock.take(log.folder)
+            self._lock.acquire(log.folder)
             log.start_waiting(self._engine)
             if self._busy() or any(session.in_exec for session in self._engine.sessions.values()):
                 rewriting.scheduled = True
@@ -236,7 +236,7 @@ class AofService:
         try:
             if self._lost:
                 return False
-            self._lock.take(log.folder)
+            self._lock.acquire(log.folder)
             log.start_waiting(self._engine)
             self.rewriting.adopt(base)
         except (OSError, StoreError, Corrupt) as error:

@@ -191,7 +191,7 @@ def verify_checksum(path: Path, disk: Disk = REAL) -> None:
 
 def load_rdb_from(source: BinaryIO | RawIOBase, name: str, engine: Engine, **options: Unpack[LoadOptions]) -> Loaded:
     """Load an open file or pipe (`name` for messages); may read bytes beyond the end of the RDB data. O(bytes)"""
-    reader = RdbReader.of(_reading(source, options.get("progress")))
+    reader = RdbReader.reading(_reading(source, options.get("progress")))
     # All loaded objects stay alive, so garbage collections would find nothing.
     collects = gc.isenabled()
     gc.disable()

@@ -310,7 +310,7 @@ class Snapshots:
 
     # -- INFO ----------------------------------------------------------------------------------------
 
-    def facts(self) -> dict[str, object]:
+    def info(self) -> dict[str, object]:
         """Return the fields of INFO persistence about the RDB file."""
         saving = self.saving
         newer = {"rdb_saves_consecutive_failures": self.failures} if self.engine.settings.compat.knows(84) else {}

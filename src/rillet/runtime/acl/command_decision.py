@@ -1,4 +1,4 @@
-"""What the rules of a user say about all calls of one command: a permitted call costs a comparison of its keys.
+"""The decision of a user's rules for all calls of one command: a permitted call costs a comparison of its keys.
 
     call                  the rules depend on          decision
     PING                  the command                  always permitted

@@ -209,7 +209,7 @@ class AccessControl:
             self.users[name] = changed
             return
         left = changed.lost_channels(user)
-        user.take(changed)
+        user.copy_from(changed)
         if left is not None:
             self._close_deaf(user, left)
         self._changed(user)
@@ -249,7 +249,7 @@ class AccessControl:
         old = self.users
         fresh = users.pop(DEFAULT, None) or self._new_default()
         left = {name: user.lost_channels(old[name]) for name, user in users.items() if name in old}
-        self.default.take(fresh)
+        self.default.copy_from(fresh)
         self.users = {DEFAULT: self.default, **users}
         compat = self._engine.settings.compat
         keeps = compat.valkey or compat.knows(74)
@@ -288,7 +288,7 @@ class AccessControl:
         """Return the words of a call as spans, which are valid until the next call."""
         if isinstance(words, ArgumentSpans):
             return words
-        self._spans.take(words, 0, len(words))
+        self._spans.point_to(words, 0, len(words))
         return self._spans
 
     def _database(self, session: Any) -> int:

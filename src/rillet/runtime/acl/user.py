@@ -82,11 +82,11 @@ class User:
     def copy(self) -> User:
         """Return an independent copy."""
         other = User(self.name, self.commands, False)
-        other.take(self)
+        other.copy_from(self)
         return other
 
-    def take(self, other: User) -> None:
-        """Take everything but the name from another user (ACLCopyUser)."""
+    def copy_from(self, other: User) -> None:
+        """Copy everything but the name from another user (ACLCopyUser)."""
         self.enabled, self.no_password, self.sanitize = other.enabled, other.no_password, other.sanitize
         self.passwords = list(other.passwords)
         self.selectors = [selector.copy() for selector in other.selectors]

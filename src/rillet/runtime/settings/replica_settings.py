@@ -47,8 +47,8 @@ def _written_auth(value: str) -> Lines:
     return [(quoted(value), True)] if value else []
 
 
-def _load(word: str, settings: Settings) -> str:
-    """Return how a snapshot is loaded without a file; the newest servers know one more way."""
+def _diskless_load(word: str, settings: Settings) -> str:
+    """Check a value of repl-diskless-load, some of which only newer servers accept, and return it."""
     compat = settings.compat
     if word == "flushdb" and (compat.valkey or not compat.knows(80)):
         raise SettingError("argument(s) must be one of the following: " + ", ".join(_LOADS[:3]))
@@ -68,7 +68,7 @@ REPLICA = [
             60, 1, INT_MAX),
     SettingType("repl-diskless-load", "When the master's snapshot is loaded without a file: never, into an empty "
                 "database, beside the old data (swapdb), or after the old data is deleted",
-                "disabled", words("", "", "disabled", _LOADS).parse, adapt=_load),
+                "disabled", words("", "", "disabled", _LOADS).parse, adapt=_diskless_load),
     memory("replica-full-sync-buffer-limit", "Bytes of the stream that a replica keeps while it loads a snapshot of a "
            "second connection; 0: the hard limit of client-output-buffer-limit replica", 0, 0, LONG_MAX,
            since=80, valkey=False),

@@ -184,14 +184,14 @@ class DeltaArchive:
         return True
 
     def forget(self, manifest: ArchiveManifest, keep: float) -> ArchiveManifest:
-        """Return the manifest unchanged: `vacuum` removes replaced files, because it must list the whole table."""
+        """Return the manifest unchanged. `vacuum` deletes replaced files, because that requires a list of all files."""
         return manifest
 
     def vacuum(self, keep: float) -> int:
-        """Remove replaced files, files that no version lists, and old states; return the number of files.
+        """Delete files that the table does not use, and old states; return the number of files.
 
-        A replaced file is kept for `keep` seconds. The others may belong to a job that runs and has not committed yet,
-        so they are kept for at least FRESH seconds.
+        A file that a merge replaced is kept for `keep` seconds. A file that no version of the table lists may belong to
+        a running job that has not committed, so it is kept for at least FRESH seconds.
         """
         table = self._newest()
         if table is None:
@@ -331,7 +331,7 @@ def _actions(added: Sequence[Part], removed: Sequence[Part], data_change: bool) 
 
     now = int(time.time() * 1000)
     adds = [
-        AddAction(part.path, part.bytes, _partition(part), now, data_change, json.dumps(statistics(part)))
+        AddAction(part.path, part.bytes, _partition(part), now, data_change, json.dumps(file_stats(part)))
         for part in added
     ]
     removes = [RemoveAction(part.path, data_change, now, part.bytes, _partition(part)) for part in removed]
@@ -342,7 +342,7 @@ def _partition(part: Part) -> dict[str, str | None]:
     return {"date": None if part.day is None else day_text(part.day), "stream": part.stream}
 
 
-def statistics(part: Part) -> dict[str, Any]:
+def file_stats(part: Part) -> dict[str, Any]:
     """Return the statistics of a file, from which readers skip files: rows, and the range of IDs and times."""
     first, last = part.first.ms, part.last.ms
     known: dict[str, Any] = {"numRecords": part.rows, "minValues": {}, "maxValues": {}, "nullCount": {}}

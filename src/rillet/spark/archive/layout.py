@@ -129,7 +129,7 @@ def day_of(ms: int) -> int | None:
 
 @dataclass
 class Stored:
-    """What is stored of a manifest: the format and size of its base, and the increments that follow it."""
+    """The stored form of a manifest: the format and size of its base, and the increments that follow it."""
 
     format: int = 0  # 0: nothing
     base_bytes: int = 0

@@ -1,4 +1,4 @@
-"""Where the tasks of an archive job write their files: the staging folder of an archive, or a Delta table's storage.
+"""The targets of an archive job's tasks: the staging folder of an archive, or a Delta table's storage.
 
     path, file = target.create()          a new file, not visible to readers
     ...                                   the task writes Parquet to it

@@ -127,7 +127,7 @@ class RowWriter:
             at += len(word)
         rows.finish(buffer)
 
-    def take(self) -> Any:
+    def take_batch(self) -> Any:
         """Return the rows as a record batch, and begin anew."""
         import pyarrow as pa
 
@@ -192,9 +192,9 @@ def read_file(options: ChangesOptions, file: StoredFile, schema: Any) -> Iterato
                 if kept is not None:
                     rows.add(end, record.arrived, db, kept, unit.transaction)
                     if rows.length >= options.batch_rows:
-                        yield rows.take()
+                        yield rows.take_batch()
     if rows.length:
-        yield rows.take()
+        yield rows.take_batch()
 
 
 def read_snapshot(options: ChangesOptions, run: str, part: SnapshotPart, offset: int, made: int, schema: Any,
@@ -210,9 +210,9 @@ def read_snapshot(options: ChangesOptions, run: str, part: SnapshotPart, offset:
             for words in values.commands(key):
                 rows.add(offset, made, key.db, words, False, SNAPSHOT)
                 if rows.length >= options.batch_rows:
-                    yield rows.take()
+                    yield rows.take_batch()
     if rows.length:
-        yield rows.take()
+        yield rows.take_batch()
 
 
 __all__ = ["OWN", "SCHEMA", "RowWriter", "check_schema", "entry_of", "read_file", "read_snapshot"]

@@ -37,16 +37,16 @@ def merged(kept: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
 def combined(offset: Offset, other: Offset, streams: Set[str]) -> Offset:
     """Combine two offsets: the given streams from `other`, all other streams from `offset`."""
 
-    def of(one: dict[str, Any], two: dict[str, Any]) -> dict[str, Any]:
+    def joined(one: dict[str, Any], two: dict[str, Any]) -> dict[str, Any]:
         return {
             **{stream: value for stream, value in one.items() if stream not in streams},
             **{stream: value for stream, value in two.items() if stream in streams},
         }
 
     return Offset(
-        of(offset.streams, other.streams), of(offset.added, other.added),
-        unread=(offset.unread - streams) | (other.unread & streams), deleted=of(offset.deleted, other.deleted),
-        between=of(offset.between, other.between), removed=of(offset.removed, other.removed),
+        joined(offset.streams, other.streams), joined(offset.added, other.added),
+        unread=(offset.unread - streams) | (other.unread & streams), deleted=joined(offset.deleted, other.deleted),
+        between=joined(offset.between, other.between), removed=joined(offset.removed, other.removed),
     )  # fmt: skip
 
 

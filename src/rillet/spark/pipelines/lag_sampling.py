@@ -113,7 +113,7 @@ def _lag_columns(servers: Servers, key: bytes, stream: dict[str, Any], group: di
     name = key.decode(errors="replace")
     if not bounds.exact and name.encode() == key and may_rank(servers, name):
         if exact := ranks(servers, {name: (last, info.last)}):
-            bounds = CountInterval.of(exact[name][1] - exact[name][0])
+            bounds = CountInterval.exactly(exact[name][1] - exact[name][0])
     return {"lag": bounds.least if bounds.exact else None, "lag_least": bounds.least, "lag_most": bounds.most}
 
 

@@ -181,7 +181,7 @@ class ReplayWriter:
     def _send(self, first: StreamID, last: StreamID) -> None:
         """Write packed rows, whose IDs are `first` to `last`, and the progress record in one transaction."""
         commands = self.packer.commands
-        data = bytes(self.packer.take())
+        data = bytes(self.packer.take_bytes())
 
         def attempt() -> bool:
             target_end = self._open()

@@ -56,7 +56,7 @@ def as_text(raw: bytes) -> str:
 
 @dataclass
 class RequeueSummary:
-    """How many of the selected entries were requeued, and why the others were not."""
+    """The number of entries that were requeued, and the reasons why others were not."""
 
     moved: int = 0
     before: int = 0  # Dead letters that an earlier run had requeued but not yet deleted.

@@ -1,4 +1,4 @@
-"""What the pipelines share about tables: the progress of Spark jobs, text tables, and the order of IDs.
+"""Shared parts of the pipelines: the progress of Spark jobs, text tables, and the order of IDs.
 
     result = watched(spark, bar, work)       runs work() in a thread; the bar shows the completed Spark tasks
     print(table(("group", "lag"), rows))     prints columns as wide as needed, with numbers aligned right

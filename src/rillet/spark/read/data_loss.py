@@ -82,7 +82,7 @@ class Place:
     @property
     def counted(self) -> Counted:
         """Return the ID and its counters, as entry_counts.py uses them."""
-        added = self.between if self.added is None else CountInterval.of(self.added)
+        added = self.between if self.added is None else CountInterval.exactly(self.added)
         return Counted(self.after, added, self.removed, self.deleted)
 
     @classmethod
@@ -150,7 +150,7 @@ class DataLossGuard:
 
     @property
     def lost(self) -> dict[str, int]:
-        """How many entries of each stream are known to be lost since the query started."""
+        """The number of entries of each stream that were certainly lost since the query started."""
         total = dict(self.settled)
         for stream, (_, entries, _) in self.current.items():
             total[stream] = total.get(stream, 0) + entries
@@ -158,7 +158,7 @@ class DataLossGuard:
 
     @property
     def more(self) -> dict[str, int]:
-        """How many more entries than `lost` each stream may have lost, where this number is bounded."""
+        """The number of entries of each stream that may be lost, beyond `lost`, where a bound is known."""
         total = dict(self.settled_more)
         for stream, (_, entries, most) in self.current.items():
             total[stream] = total.get(stream, 0) + most - entries

@@ -1,4 +1,4 @@
-"""How many entries of a stream follow an ID, and how many were lost: which counters prove what. Arithmetic only.
+"""Bounds for the number of entries after an ID, and for the entries lost, from a stream's counters. Arithmetic only.
 
 A server states a stream's length, its first and last entry, and counters (stream_info.py). They do not state how many
 entries follow an ID in the middle. So each result is a `CountInterval` that contains the true number; it is exact if
@@ -55,12 +55,12 @@ class CountInterval(NamedTuple):
         return self.least == self.most
 
     @classmethod
-    def of(cls, value: int) -> CountInterval:
+    def exactly(cls, value: int) -> CountInterval:
         """Return the interval of one number."""
         return cls(value, value)
 
     def within(self, least: int, most: int) -> CountInterval:
-        """Return the part of this interval between two bounds; if they exclude each other, the bounds win."""
+        """Return this interval clipped to `least`..`most`; if they do not overlap, the bound that is nearer to it."""
         low = min(max(self.least, least), most)
         return CountInterval(low, min(max(self.most, low), most))
 
@@ -70,7 +70,7 @@ class CountInterval(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """What an offset states about its stream: an ID, with added(offset) and removed(offset) as far as known."""
+    """A query's offset in one stream: the last ID, and the entries added and removed up to it, if known."""
 
     after: StreamID
     added: CountInterval | None = None
@@ -80,9 +80,9 @@ class Counted(NamedTuple):
     def behind(self, now: StreamInfo) -> CountInterval:
         """Return how many entries follow the ID. O(1)"""
         if now.first is None or now.last <= self.after:
-            return CountInterval.of(0)
+            return CountInterval.exactly(0)
         if now.all_after(self.after):
-            return CountInterval.of(now.length)
+            return CountInterval.exactly(now.length)
         least, most = int(now.top is not None and now.top > self.after), now.length - 1
         if self.added is None or now.added is None:
             return CountInterval(min(least, most), most)
@@ -113,6 +113,6 @@ class Counted(NamedTuple):
         """Return how many entries after the ID were removed if the first entry does not follow the ID."""
         removed = now.removed
         if now.deleted is None or now.deleted <= self.after or removed is None or removed == self.removed:
-            return CountInterval.of(0)
+            return CountInterval.exactly(0)
         most = max(removed - (self.removed or 0), 0)
         return CountInterval(int(now.deleted > (self.deleted or self.after)), max(most, 1)).within(0, max(most, 1))

@@ -187,7 +187,7 @@ def may_rank(servers: Servers, stream: str) -> bool:
 
 
 def ranks(servers: Servers, ids: Mapping[str, Sequence[StreamID]]) -> dict[str, list[int]] | None:
-    """Return, for each stream, the number of entries up to each given ID; None if a server is not rillet."""
+    """Return the number of entries at or before each ID of each stream; None if a server lacks RILLET.XRANK."""
     commands = [
         (stream.encode(), (b"RILLET.XRANK", stream.encode(), *map(id_text, bounds))) for stream, bounds in ids.items()
     ]
@@ -196,7 +196,10 @@ def ranks(servers: Servers, ids: Mapping[str, Sequence[StreamID]]) -> dict[str, 
 
 
 def ids_after(servers: Servers, requests: Sequence[tuple[str, StreamID, int]]) -> list[StreamID] | None:
-    """Return, for each (stream, ID, count), the ID `count` entries later, or the last ID; None if not on rillet."""
+    """Return the ID of the entry `count` entries after each ID, or the stream's last ID.
+
+    The result is None if a server lacks RILLET.XAFTER.
+    """
     commands = [
         (stream.encode(), (b"RILLET.XAFTER", stream.encode(), id_text(after), b"%d" % count))
         for stream, after, count in requests

@@ -117,7 +117,7 @@ class SizedRange:
 
 @dataclass(frozen=True)
 class Left:
-    """How many entries of a stream a batch leaves unread: an interval that contains the number, and an estimate."""
+    """The entries of a stream that a batch does not read: an interval that contains their number, and an estimate."""
 
     entries: CountInterval
     estimate: float
@@ -260,7 +260,7 @@ class Planner:
         partly = []
         for one in taken:
             if one.end >= one.span.info.last:
-                left[one.span.stream] = Left(CountInterval.of(0), 0.0)
+                left[one.span.stream] = Left(CountInterval.exactly(0), 0.0)
             else:
                 partly.append(one)
         if not partly:
@@ -410,7 +410,7 @@ def _left_by_rank(one: SizedRange, count: int, later: StreamInfo | None) -> Coun
     """Return how many entries followed the end of a batch when it was planned; `count` of them were there later."""
     then = one.span.info
     if later is not None and not later.all_after(one.end) and later.deleted is not None and later.deleted <= one.end:
-        return CountInterval.of(count)  # neither a trim nor XDEL has removed entries after the end
+        return CountInterval.exactly(count)  # neither a trim nor XDEL has removed entries after the end
     if later is None or later.removed is None or then.removed is None:
         return CountInterval(min(count, then.length), then.length)
     return CountInterval(count, count + max(later.removed - then.removed, 0)).within(0, then.length)

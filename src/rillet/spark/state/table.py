@@ -51,7 +51,7 @@ _FORMAT = "rillet-state"
 
 @dataclass
 class StateCounts:
-    """What was done to a table: keys written and removed, commits, refused commands."""
+    """The changes of a table: keys written and removed, commits, refused commands."""
 
     written: int = 0
     removed: int = 0

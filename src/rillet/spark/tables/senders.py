@@ -102,7 +102,7 @@ class TableSender:
                 raise ConnectorError(f"rillet: writing a {self.options.type}: {error}") from None
             if packer.used >= CHUNK or (packer.used and (slot is not None or row == rows.num_rows)):
                 lines = packer.lines
-                self._send(packer.take(), lines, slot)
+                self._send(packer.take_bytes(), lines, slot)
 
     def _send(self, data: bytearray, lines: int, slot: int | None) -> None:
         """Send a chunk, then read the replies to earlier chunks on the same connection."""

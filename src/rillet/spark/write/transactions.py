@@ -90,10 +90,10 @@ class TaskTransactions:
         """Return the progress that the next transaction will store in the commit record."""
         return CommitProgress(self.batch, self.at.rows, self.at.size, self.at.digest, state)
 
-    def take(self, packer: RowPacker, trimming: bytes) -> Chunk:
+    def take_chunk(self, packer: RowPacker, trimming: bytes) -> Chunk:
         """Return the packed commands as a chunk; `trimming`: the bytes of XADD's trim arguments."""
         commands = packer.commands
-        data = packer.take()
+        data = packer.take_bytes()
         # The digests omit the trim arguments: after a restart, MINID may differ although the rows are equal.
         hashed = data.replace(trimming, b"") if trimming else data
         self.digest.update(hashed)
@@ -188,7 +188,7 @@ class TransactionSender(Sender):
         if not packer.used:
             return
         share = self.shares[stream]
-        chunk = share.take(packer, self.trimming)
+        chunk = share.take_chunk(packer, self.trimming)
         if share.closed or chunk.rows <= share.recorded.rows:  # the stream has these rows already
             share.at = chunk
             return

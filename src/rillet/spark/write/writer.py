@@ -144,7 +144,7 @@ class PlainSender(Sender):
         connection = self._connections[stream]
         unanswered = self._sent[connection]
         commands = packer.commands
-        data = packer.take()
+        data = packer.take_bytes()
         connection.send(data)
         unanswered.append((stream, data, commands))
         while len(unanswered) > 1:

@@ -59,10 +59,10 @@ class AsyncSubscription:
 
     async def get(self, timeout: Seconds | None = None) -> ChannelMessage | None:
         """Return the next message; see Subscription.get. Several tasks get the messages in turn."""
-        message = self.synchronous.take()
+        message = self.synchronous.take_message()
         if message is None and not self._turn.locked():
             await self._poll()
-            message = self.synchronous.take()
+            message = self.synchronous.take_message()
         if message is not None:
             return message
         try:
@@ -80,7 +80,7 @@ class AsyncSubscription:
                 while self.synchronous.connection is connection:
                     arrived.clear()
                     await self._poll()  # also connects again if the connection broke
-                    message = self.synchronous.take()
+                    message = self.synchronous.take_message()
                     if message is not None:
                         return message
                     if self.synchronous.connection is connection:

@@ -1,4 +1,4 @@
-"""What a notebook shows for a store, a stream and a group: a small table in HTML (`_repr_html_`).
+"""A store, a stream and a group in a notebook: a small table in HTML (`_repr_html_`).
 
     Store     the first ten streams that a scan of at most 10,000 keys finds, with their lengths
     Stream    length, first and last ID, groups with their lag, the last five entries

@@ -41,7 +41,7 @@ class LogRecord(NamedTuple):
 
 
 class Records(NamedTuple):
-    """What a log holds after a position: whether it holds everything, its records, and its end."""
+    """The records of a log after a position, whether they are complete, and the end of the log."""
 
     held: bool
     records: list[LogRecord]

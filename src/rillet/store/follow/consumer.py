@@ -117,13 +117,13 @@ class ChangeConsumer:
 
 
 class _Changes:
-    """What the iterators of threads and of tasks have in common."""
+    """The shared part of the iterators for threads and for tasks."""
 
     def __init__(self, consumer: ChangeConsumer, stop: Any, timeout: Any) -> None:
         self._consumer = consumer
         self._end = End(DeliveryOptions(stop=stop, timeout=timeout))
         self.position = consumer.position
-        """Where to continue after the last change that was returned."""
+        """The position after the last change that was returned."""
 
     def _next(self) -> Change | None:
         if not self._consumer.ready:

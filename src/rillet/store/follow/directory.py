@@ -75,7 +75,7 @@ class FollowDirectory:
             if strange:
                 raise NotAStore(f"{self.path} is not the directory of a replica: it contains {strange[0]}")
         create_folder(self.path)
-        self._lock.take(self.path)
+        self._lock.acquire(self.path)
         try:
             with open(self.path / INDEX, "rb") as file:
                 index = json.load(file)

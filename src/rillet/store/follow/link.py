@@ -279,7 +279,7 @@ class FollowLink:
     def take_snapshot(self, data: bytes) -> None:
         """Take bytes of the snapshot."""
         if self._loading is not None:
-            self._loading.take(data)
+            self._loading.feed(data)
             if self._directory is not None:
                 self._directory.take_snapshot(data)
 

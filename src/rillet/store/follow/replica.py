@@ -47,7 +47,7 @@ _PAUSE = 0.05  # between two questions to a server that is away
 
 
 class Lag(NamedTuple):
-    """How far a replica is behind: bytes that it knows of, and seconds since it heard from its server.
+    """The lag of a replica: known bytes that it has not applied, and seconds since its server's last message.
 
     A server sends a byte at least every `repl-ping-replica-period` seconds (10 by default), so that an idle link has up
     to so many seconds, and all changes.
@@ -139,7 +139,7 @@ class Replica(Store):
 
     @property
     def lag(self) -> Lag:
-        """How far the data is behind; it asks nobody. `wait_synced` asks the server."""
+        """The lag of the data, without a request. `wait_synced` sends a request to the server."""
         applier = self._link.follower.applier
         waiting = 0 if applier is None else applier.waiting
         return Lag(waiting, max(self._engine.clock.now_ms() - self._link.follower.last_io_ms, 0) / 1000)
@@ -151,7 +151,7 @@ class Replica(Store):
 
     @property
     def resyncs(self) -> int:
-        """How many full synchronisations were necessary because a command reads a key that the filter excludes."""
+        """The number of full synchronisations because a command read a key that the filter excludes."""
         return self._link.resyncs
 
     @property
@@ -288,7 +288,7 @@ class AsyncReplica(AsyncStore):
 
     @property
     def lag(self) -> Lag:
-        """How far the data is behind; see Replica.lag."""
+        """The lag of the data; see Replica.lag."""
         return self.synchronous.lag
 
     @property
@@ -298,7 +298,7 @@ class AsyncReplica(AsyncStore):
 
     @property
     def resyncs(self) -> int:
-        """How many full synchronisations were necessary because of the filter."""
+        """The number of full synchronisations because of the filter."""
         return self.synchronous.resyncs
 
     @property

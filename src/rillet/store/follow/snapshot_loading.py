@@ -44,8 +44,8 @@ class SnapshotLoading(RawIOBase):
         self._thread = threading.Thread(target=self._load, name="rillet-follow-load", daemon=True)
         self._thread.start()
 
-    def take(self, data: bytes) -> None:
-        """Take bytes of the snapshot."""
+    def feed(self, data: bytes) -> None:
+        """Add bytes of the snapshot."""
         with self._changed:
             self._pieces.append(memoryview(data))
             self._waiting += len(data)

@@ -31,7 +31,7 @@ from rillet.replication.handshake import (
     Position,
     SnapshotData,
     SnapshotEnd,
-    Stream,
+    StreamData,
 )
 
 _TURN = 0.25
@@ -45,7 +45,7 @@ class StreamLost(Exception):
 
 
 class ServerPosition(NamedTuple):
-    """What a server says about its stream (INFO replication)."""
+    """The position of a server's stream (INFO replication)."""
 
     id: str
     id2: str
@@ -142,7 +142,7 @@ class StreamReader:
                     write(event.data)
                 elif isinstance(event, SnapshotEnd):
                     complete = True
-                elif isinstance(event, Stream):
+                elif isinstance(event, StreamData):
                     self._ready.append(event.data)
         self._acknowledge()
 
@@ -167,7 +167,7 @@ class StreamReader:
                 if isinstance(event, Continued):
                     continued = True
                     self.id = event.id or self.id
-                elif isinstance(event, Stream):
+                elif isinstance(event, StreamData):
                     self._ready.append(event.data)
             if monotonic() > deadline and not continued:
                 raise ConnectionLost(f"rillet: {self._connection.address} did not answer PSYNC within {timeout:g} s")

@@ -144,7 +144,7 @@ class RedisSession:
         since, self._wakener.since = self._wakener.since, None
         began = 0 if log is None else log.position if since is None else since
         engine.drain(session, self._parser, _REPLY_LIMIT)
-        replies = session.out.take()
+        replies = session.out.take_bytes()
         if self._sent:
             self._replied.append(replies)
         return Ran(replies, log, 0 if log is None else log.write(began))
@@ -165,7 +165,7 @@ class RedisSession:
             ran.log.write()  # closes the write gate: the engine rejects later writes
             if self._session is not None:
                 self.transport.engine.blocking.fail(self._session, error)
-                self._session.out.take()
+                self._session.out.take_bytes()
                 self._session.closing = True
         return b"-%b\r\n" % str(error).encode()
 
@@ -196,7 +196,7 @@ class RedisSession:
             session, self._session = self._session, None
             if session is not None:
                 session.transport = None
-                replies = session.out.take() if self._sent else b""
+                replies = session.out.take_bytes() if self._sent else b""
                 self.transport.close_session(session)
                 if self._sent and (unread or replies):
                     self._put_back(replies)

@@ -69,7 +69,7 @@ def to_arrow(
 
     def read(columns: Columns) -> Any:
         for _ in batches(stream, columns, PageRange(stream.key, after, last, UNLIMITED if count is None else count)):
-            columns.take()
+            columns.finish_batch()
         return columns.table()
 
     try:
@@ -135,13 +135,13 @@ class Columns:
         self.discovered = None if schema is not None else DiscoveredSchema(key, columns, early)
         self.rows = rows_for(schema, key) if self.discovered is None else self.discovered.rows
 
-    def take(self) -> None:
+    def finish_batch(self) -> None:
         """Append the current rows to the batches."""
         from rillet.columns.arrow_batch import record_batch
 
         if self.rows.length:
             if self.discovered is not None:
-                self.discovered.take()
+                self.discovered.finish_batch()
             else:
                 self.batches.append(record_batch(self.rows, self.schema))
 
@@ -207,7 +207,7 @@ def add_arrow(
                 after = packer.pack(row, batch.num_rows, CHUNK)
             except ValueError as error:
                 raise ValueError(f"row {added + packer.commands}: {error}") from None
-            send(stream, bytes(packer.take()), after - row, added)
+            send(stream, bytes(packer.take_bytes()), after - row, added)
             added += after - row
             row = after
     return added

@@ -54,7 +54,7 @@ class DiscoveredSchema:
             else:
                 self.rows.add_field(name.encode(), STRING)
 
-    def take(self) -> None:
+    def finish_batch(self) -> None:
         """Append the current rows to the batches."""
         batch = record_batch(self.rows, self._schema())
         if self.early:

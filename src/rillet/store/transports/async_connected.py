@@ -176,7 +176,7 @@ class AsyncServerTransport:
         """
         simple = argv[0] in self._simple
         if not simple:
-            kept = self._undelivered.take(argv)
+            kept = self._undelivered.take_reply(argv)
             if kept is not None:
                 return kept
             if blocks(argv):

@@ -1,4 +1,4 @@
-"""Where a command goes in a cluster, and what several nodes' replies mean together.
+"""The nodes of a cluster that receive a command, and the combination of several nodes' replies.
 
     a key                      the master of its slot; for keys of several slots the server replies CROSSSLOT
     MULTI ... EXEC             the master of the first key; only as one execute_many

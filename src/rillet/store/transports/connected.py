@@ -54,7 +54,7 @@ def options_of(url: str) -> ClientOptions:
     if not isinstance(url, str):
         raise TypeError(f"url must be a str, such as 'redis://localhost:6379', not {url!r:.200}")
     try:
-        return ClientOptions.of(url, PATIENCE, strict=False)
+        return ClientOptions.from_url(url, PATIENCE, strict=False)
     except AddressError as error:
         reason = str(error).removeprefix("rillet: ")
         raise StoreError(f"{url.rpartition('@')[2]!r} is not the address of a server: {reason}") from None
@@ -62,7 +62,7 @@ _MOST_NAMES = 1000  # in the cache of simple commands
 
 
 class _State:
-    """What a thread has: its connections, and whether one of its calls is under way.
+    """The state of one thread: its connections, and whether one of its calls is under way.
 
     torn: a call has begun and not ended; if none is under way, it was interrupted, and its replies are still unread.
     """
@@ -336,7 +336,7 @@ class ServerTransport:
         try:
             if argv[0] in self._simple:
                 return self._call(self._exchange_one, pack_command(argv))
-            kept = self.undelivered.take(argv)
+            kept = self.undelivered.take_reply(argv)
             if kept is not None:
                 return kept
             name = argv[0].upper()

@@ -85,7 +85,7 @@ class InProcessTransport(ThreadSessions):
 
     def _end_interrupted(self, session: Session, argv: list[bytes] | None) -> None:
         with self.lock:
-            reply = session.out.take() if argv is not None and session.blocked is None else b""
+            reply = session.out.take_bytes() if argv is not None and session.blocked is None else b""
             self._end(session)
             if reply and argv is not None:
                 self._put_back(argv, parse_all(reply)[0])
@@ -111,7 +111,7 @@ class InProcessTransport(ThreadSessions):
             for steps in restoring:
                 for argv in steps:
                     self.engine.execute(session, argv)
-                    if not continues(parse_all(session.out.take())[0]):
+                    if not continues(parse_all(session.out.take_bytes())[0]):
                         break
             self.engine.close_session(session)
             if self.engine.log is not None:
@@ -169,7 +169,7 @@ class InProcessTransport(ThreadSessions):
         raw = self._run(session, argv)
         if raw is None:
             self.engine.blocking.expire(session)
-            raw = session.out.take()
+            raw = session.out.take_bytes()
         return raw
 
     # -- commands --------------------------------------------------------------------------------------
@@ -217,7 +217,7 @@ class InProcessTransport(ThreadSessions):
         """Run one command; return None if it blocks. The caller must hold the lock."""
         if self.closed:
             raise StoreClosed("the store is closed")
-        return session.out.take() if self.engine.execute(session, argv) else None
+        return session.out.take_bytes() if self.engine.execute(session, argv) else None
 
     def _once_safe(self, log: Any, position: int, session: Session, raw: bytes | None) -> bytes | None:
         """Return the reply once the log is synced past the offset; an error reply if the log failed.
@@ -236,12 +236,12 @@ class InProcessTransport(ThreadSessions):
             log.write()  # closes the write gate: the engine rejects later writes
             if raw is None:
                 self.engine.blocking.fail(session, error)
-                session.out.take()
+                session.out.take_bytes()
         return b"-%b\r\n" % str(error).encode()
 
     def execute(self, argv: list[bytes]) -> Any:
         """Run one command and return its parsed reply."""
-        kept = self.undelivered.take(argv)
+        kept = self.undelivered.take_reply(argv)
         return parse_all(self.execute_raw(argv))[0] if kept is None else kept
 
     def execute_many(self, commands: Sequence[list[bytes]]) -> list[Any]:
@@ -299,7 +299,7 @@ class InProcessTransport(ThreadSessions):
                 pass
             raw: bytes | None = b""
             if receiver is None:
-                raw = session.out.take()
+                raw = session.out.take_bytes()
             else:
                 receiver.exchange(session.out)
             return raw, log, 0 if log is None else log.write(began)
@@ -345,7 +345,7 @@ class InProcessTransport(ThreadSessions):
                 if not self.engine.execute(session, argv):
                     # No other thread can unblock the session while this thread holds the lock.
                     self.engine.blocking.expire(session)
-            return session.out.take(), log, 0 if log is None else log.write(began)
+            return session.out.take_bytes(), log, 0 if log is None else log.write(began)
 
     def is_steady(self, *commands: list[bytes]) -> bool:
         """Return whether nothing can interrupt any of these commands; see rillet.store.transports.engine_thread."""
@@ -434,7 +434,7 @@ class InProcessTransport(ThreadSessions):
         The client whose command unblocked the session may write the log only at the end of its event loop's iteration.
         """
         with self.lock:
-            raw = session.out.take()
+            raw = session.out.take_bytes()
             log = self.engine.log
             since, session.on_wake.since = session.on_wake.since, None
             position = 0 if log is None else log.write(since)
@@ -446,7 +446,7 @@ class InProcessTransport(ThreadSessions):
 
     async def execute_async(self, argv: list[bytes]) -> Any:
         """Run one command from a task; if it blocks, or waits for the disk, only the task waits."""
-        kept = self.undelivered.take(argv)
+        kept = self.undelivered.take_reply(argv)
         if kept is not None:
             return kept
         session = self.task_session()
@@ -504,7 +504,7 @@ class InProcessTransport(ThreadSessions):
         """Put back what a task's command took, because the task was cancelled."""
         with self.lock:
             if raw is None and session.blocked is None:
-                raw = session.out.take()  # it was served, and the task was cancelled before it ran again
+                raw = session.out.take_bytes()  # it was served, and the task was cancelled before it ran again
             elif raw is None:
                 self._end(session)  # before another thread can serve it
             if raw and not self.closed:

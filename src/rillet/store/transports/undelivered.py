@@ -190,7 +190,7 @@ class Undelivered:
             with self._guard:
                 self._kept.setdefault(place, deque()).append(reply)
 
-    def take(self, argv: list[bytes]) -> Any:
+    def take_reply(self, argv: list[bytes]) -> Any:
         """Return the oldest kept reply for this command's consumer, None if there is none."""
         if not self._kept:
             return None

@@ -1,4 +1,4 @@
-"""What a caller waits on until the engine has served its session: `session.on_wake` of a session in this process.
+"""Waits of callers until the engine has served their session: `session.on_wake` of a session in this process.
 
     ThreadWakener     a thread sleeps
     TaskWakener       an asyncio task is suspended
@@ -127,7 +127,7 @@ class MessageDelivery:
         reached, self._above_since = limit.reached(session.out.used, self._above_since, self._engine.clock.now_ms())
         if reached:
             session.closing = True
-            session.out.take()
+            session.out.take_bytes()
         self._on_wake()
 
 

@@ -90,7 +90,7 @@ def save(out: RdbWriter, value: Hash, kind: int) -> None:
         _save_times(out, value)
     elif kind == TYPE_HASH_LISTPACK:
         packed = value.listpack
-        out.string(Listpack.of(value.words()).to_bytes() if packed is None else packed.to_bytes())
+        out.string(Listpack.from_values(value.words()).to_bytes() if packed is None else packed.to_bytes())
     elif kind == TYPE_HASH_ZIPLIST:
         out.string(write_ziplist(value.words()))
     else:
@@ -167,7 +167,7 @@ def _of_listpack(listpack: Listpack, limits: EncodingLimits, check: str = "") ->
 
 def _of_words(words: list[bytes], limits: EncodingLimits, check: str = "") -> Hash:
     """Return the hash of alternating fields and values, from a ziplist or zipmap."""
-    return _of_listpack(Listpack.of(words), limits, check)
+    return _of_listpack(Listpack.from_values(words), limits, check)
 
 
 def _load_zipmap(reader: RdbReader, limits: EncodingLimits) -> Hash:

@@ -108,7 +108,7 @@ def _load_ziplist(reader: RdbReader, limits: EncodingLimits) -> List:
 def _load_quicklist(reader: RdbReader, limits: EncodingLimits) -> List:
     value = _new_list(limits)
     for _ in range(reader.length()):
-        packed = Listpack.of(read_ziplist(reader.string()))
+        packed = Listpack.from_values(read_ziplist(reader.string()))
         if packed.length():
             value.elements.append_node(packed)
     return _filled(value, limits)

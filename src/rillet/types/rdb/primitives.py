@@ -322,7 +322,7 @@ class RdbReader:
         self.corrected = []
 
     @staticmethod
-    def of(source: Callable[[memoryview], int | None], checksum: bool = True) -> RdbReader:
+    def reading(source: Callable[[memoryview], int | None], checksum: bool = True) -> RdbReader:
         """Return a reader of `source`, a function that fills a buffer and returns the number of bytes, 0 at the end."""
         reader: RdbReader = RdbReader()
         window: bytearray = bytearray(_WINDOW)

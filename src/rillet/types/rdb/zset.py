@@ -94,11 +94,11 @@ def _started(reader: RdbReader, limits: EncodingLimits) -> tuple[int, Zset]:
 
 def _ended(value: Zset, limits: EncodingLimits) -> Zset:
     """Return the loaded sorted set in the encoding that the limits allow."""
-    return Zset.of(value, limits) if len(value) <= limits.zset_max_listpack_entries else value
+    return Zset.from_pairs(value, limits) if len(value) <= limits.zset_max_listpack_entries else value
 
 
 def _load_ziplist(reader: RdbReader, limits: EncodingLimits) -> Zset:
-    return _of_listpack(Listpack.of(read_ziplist(reader.string())), limits)
+    return _of_listpack(Listpack.from_values(read_ziplist(reader.string())), limits)
 
 
 def _load_listpack(reader: RdbReader, limits: EncodingLimits) -> Zset:
@@ -121,7 +121,7 @@ def _of_listpack(packed: Listpack, limits: EncodingLimits) -> Zset:
     if any((one[1], one[0]) > (other[1], other[0]) for one, other in zip(pairs, pairs[1:], strict=False)):
         raise Corrupt("the members of a sorted set are not in order")
     if any(isinstance(score, bytes) and b"x" in score.lower() for score in values[1::2]):
-        return Zset.of(pairs, limits)  # hexadecimal scores, which no server writes, become decimal
+        return Zset.from_pairs(pairs, limits)  # hexadecimal scores, which no server writes, become decimal
     value = Zset()
     value.listpack = packed
     if len(pairs) > limits.zset_max_listpack_entries:

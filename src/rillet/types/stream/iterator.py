@@ -166,8 +166,9 @@ class StreamNodes(SizedValue):
 @cython.no_gc
 @cython.cclass
 class NodePlace:
-    """Where an iteration continues after the entry ms-seq: `ahead` elements after `pos` in a node; pos 0 = nowhere yet.
+    """The point at which an iteration continues after the entry ms-seq.
 
+    It is `ahead` elements after `pos` in a node; pos 0: there is none yet.
     node_ms, node_seq: the node's ID. fields, start: the number of its fields, and where their names begin. changes: the
     stream's, for which the place is valid.
     """

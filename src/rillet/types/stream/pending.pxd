@@ -10,7 +10,7 @@ cdef class PendingPage:
     cdef readonly Py_ssize_t count
     cdef bint insert(self, Py_ssize_t pos, Py_ssize_t slot)
     cdef bint remove(self, Py_ssize_t pos)
-    cdef bint take(self, PendingPage other, Py_ssize_t start)
+    cdef bint move_from(self, PendingPage other, Py_ssize_t start)
 
 
 @cython.final

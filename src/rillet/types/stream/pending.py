@@ -164,7 +164,7 @@ class PendingPage:
         return True
 
     @cython.cfunc
-    def take(self, other: PendingPage, start: cython.Py_ssize_t) -> cython.bint:
+    def move_from(self, other: PendingPage, start: cython.Py_ssize_t) -> cython.bint:
         """Move slots from another page, those at position `start` and after, to the end of this page."""
         moved: cython.Py_ssize_t = other.count - start
         if 4 * (self.count + moved) > len(self.buf):
@@ -655,7 +655,7 @@ class PendingIndex:
         half: cython.Py_ssize_t = _SLOTS // 2
         upper: PendingPage = PendingPage(_SLOTS)
         self._bound(table)
-        upper.take(page, half)
+        upper.move_from(page, half)
         self.pages.insert(self.at_page + 1, upper)
         first: cython.Py_ssize_t = _get32(upper.buf, 0)
         at = 16 * (self.at_page + 1)
@@ -718,7 +718,7 @@ class PendingIndex:
         after: PendingPage = cython.cast(PendingPage, self.pages[self.at_page + 1])
         if page.count + after.count > _SLOTS // 2:
             return False
-        page.take(after, 0)
+        page.move_from(after, 0)
         del self.pages[self.at_page + 1]
         del self.bounds[16 * self.at_page + 16 : 16 * self.at_page + 32]
         return True

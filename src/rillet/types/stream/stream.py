@@ -200,7 +200,7 @@ class Stream(StreamNodes):
     ) -> cython.bint:
         """Add an entry with the names and values argv[start : start + 2 * nfields]. See `add`."""
         words: ArgumentSpans = ArgumentSpans()
-        words.take(argv, start, 2 * nfields)
+        words.point_to(argv, start, 2 * nfields)
         return self.add(words, 0, nfields, ms, seq, node_max_bytes, node_max_entries)
 
     @cython.ccall

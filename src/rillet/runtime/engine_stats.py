@@ -24,7 +24,7 @@ _DISABLED = "ERRORSTATS_DISABLED"
 
 @cython.final
 @cython.cclass
-class CommandCounters:
+class CommandStats:
     """The counters of one command in one engine (server.h: the statistics in struct redisCommand)."""
 
     __slots__ = ("calls", "nanoseconds", "rejected", "failed", "slow", "slow_us", "slowest_us", "histogram")
@@ -65,14 +65,14 @@ class CommandCounters:
 
 @cython.final
 @cython.cclass
-class Statistics:
+class EngineStats:
     """The counters of one engine."""
 
     __slots__ = ("commands", "errors", "commands_processed", "error_replies", "expired_keys", "expired_keys_active",
                  "expired_fields", "expired_fields_active", "slow", "slow_us", "slowest_us",
                  "turns", "turn_commands", "most_commands", "busy_ns", "longest_ns", "cron_ns", "log_ns",
                  "input_limit_hits", "output_limit_hits", "buffer_shrinks")  # fmt: skip
-    commands: list[CommandCounters]
+    commands: list[CommandStats]
     errors: dict[str, int]
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class Statistics:
 
     def reset(self) -> None:
         """Set every counter to 0. O(number of commands)"""
-        self.commands = [CommandCounters() for _ in self.commands]
+        self.commands = [CommandStats() for _ in self.commands]
         self.errors = {}
         self.commands_processed = 0
         self.error_replies = 0
@@ -105,10 +105,10 @@ class Statistics:
         self.slowest_us = 0
 
     @cython.ccall
-    def of(self, entry: Command) -> CommandCounters:
+    def of_command(self, entry: Command) -> CommandStats:
         """Return the counters of a command. O(1)"""
         while len(self.commands) <= entry.index:
-            self.commands.append(CommandCounters())
+            self.commands.append(CommandStats())
         return self.commands[entry.index]
 
     @cython.ccall
@@ -124,7 +124,7 @@ class Statistics:
     @cython.ccall
     def count_slow(self, entry: Command, microseconds: cython.longlong) -> cython.bint:
         """Count a call that the slow log contains."""
-        counters: CommandCounters = self.of(entry)
+        counters: CommandStats = self.of_command(entry)
         counters.slow += 1
         counters.slow_us += microseconds
         counters.slowest_us = max(counters.slowest_us, microseconds)
@@ -135,12 +135,12 @@ class Statistics:
 
     def count_failure(self, entry: Command) -> None:
         """Count an error reply of a command that was blocked before."""
-        counters: CommandCounters = self.of(entry)
+        counters: CommandStats = self.of_command(entry)
         counters.failed += 1
 
     def count_rejection(self, entry: Command) -> None:
         """Count a command that was refused before its handler ran."""
-        counters: CommandCounters = self.of(entry)
+        counters: CommandStats = self.of_command(entry)
         counters.rejected += 1
 
     def count_error(self, text: str, compat: Compat, script: bool = False) -> None:
@@ -165,4 +165,4 @@ class Statistics:
         self.errors[prefix] = self.errors.get(prefix, 0) + 1
 
 
-__all__ = ["CommandCounters", "Statistics"]
+__all__ = ["CommandStats", "EngineStats"]

@@ -48,7 +48,7 @@ class ServerStats:
 
     def sample(self, now: int) -> None:
         """Record the current totals, from which the rates are computed."""
-        counted = self._server.engine.statistics
+        counted = self._server.engine.stats
         self._samples.append((now, counted.commands_processed, *self._bytes(), counted.turns, counted.busy_ns))
 
     def reset(self) -> None:

@@ -3,7 +3,7 @@ from rillet.runtime.latency_histogram cimport LatencyHistogram
 from rillet.runtime.registry cimport Command
 
 @cython.final
-cdef class CommandCounters:
+cdef class CommandStats:
     cdef public long long calls
     cdef public long long nanoseconds
     cdef public long long rejected
@@ -15,7 +15,7 @@ cdef class CommandCounters:
     cpdef bint count(self, long long nanoseconds, long long times, bint tracked)
 
 @cython.final
-cdef class Statistics:
+cdef class EngineStats:
     cdef readonly list commands
     cdef readonly dict errors
     cdef public long long slow
@@ -38,5 +38,5 @@ cdef class Statistics:
     cdef public long long cron_ns
     cdef public long long log_ns
     cpdef bint count_turn(self, long long commands, long long nanoseconds)
-    cpdef CommandCounters of(self, Command entry)
+    cpdef CommandStats of_command(self, Command entry)
     cpdef bint count_slow(self, Command entry, long long microseconds)
