@@ -1,8 +1,8 @@
-"""The counters of one engine: INFO commandstats, errorstats and the counters of INFO stats.
+"""The stats of one engine: INFO commandstats, errorstats and counters of INFO stats.
 
-    Statistics ── commands[Command.index] ──► CommandCounters    calls, nanoseconds, rejected, failed, histogram
-               ── errors["WRONGTYPE"]                            error replies by their first word
-               ── commands_processed, error_replies, expired_keys, expired_keys_active
+    EngineStats ── commands[Command.index] ──► CommandStats      calls, nanoseconds, rejected, failed, histogram
+                ── errors["WRONGTYPE"]                            error replies by their first word
+                ── commands_processed, error_replies, expired_keys, expired_keys_active
 
 A declaration (`registry.Command`) is shared by all engines of a process, so it holds no counters. The position of
 a command in the table finds its counters in each engine: one list access per call.
