@@ -52,6 +52,7 @@ WORDS_DECIDE, EACH_FORM, PLAIN_SET, PLAIN_XADD = 0, 1, 2, 3
 _WORDS_DECIDE = frozenset(
     (b"xtrim", b"bitop", b"restore", b"restore-asking", b"function", b"zunionstore", b"zinterstore", b"geosearchstore")
 )
+_NEWER_FORMS = _WORDS_DECIDE | {b"set", b"xadd"}
 
 
 class Narrowing:
@@ -99,6 +100,8 @@ class Narrowing:
         name = argv[0].lower()
         if not self._knows(name):
             return True
+        if name not in _NEWER_FORMS:
+            return False
         if name == b"set":
             return len(argv) > 4 and _has(argv, 3, _CONDITIONS) and not self._level(84, 81)
         if name == b"xadd" or name == b"xtrim":
