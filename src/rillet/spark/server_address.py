@@ -14,7 +14,6 @@ from rillet.client.errors import AddressError, ConnectionLost, ConnectorError
 from rillet.errors import StoreError
 
 if TYPE_CHECKING:
-    from rillet.spark.options import ConnectionOptions
     from rillet.store import Store
 
 _TLS_OPTIONS = ("caFile", "certFile", "keyFile", "tlsVerify")
@@ -64,13 +63,13 @@ def owner_address(path: str) -> Address:
     return Address(unix=socket)
 
 
-def require_store(options: ConnectionOptions) -> None:
+def require_store(given: str | None) -> None:
     """Raise ConnectorError if the option `path` names no store: opening it would create an empty one."""
-    if options.path is None:
+    if given is None:
         return
-    path = os.path.expanduser(options.path)
+    path = os.path.expanduser(given)
     if not os.path.isdir(path):
-        raise ConnectorError(f"rillet: there is no store at {options.path}")
+        raise ConnectorError(f"rillet: there is no store at {given}")
     from rillet.store.directory import Directory
 
     try:

@@ -119,7 +119,7 @@ class RilletDataSource(DataSource):
             from rillet.spark.read.schema_inference import infer
 
             with plainly():
-                require_store(self.parsed)
+                require_store(self.parsed.path)
                 return infer(self.parsed)
         return DEFAULT_SCHEMA
 
@@ -173,7 +173,7 @@ class RilletDataSource(DataSource):
 
     def _table_schema(self, options: TableOptions) -> StructType | str:
         with plainly():
-            require_store(options)
+            require_store(options.path)
             return infer_table(options) if options.infer_schema else default_schema(options)
 
     def _parallelism(self) -> int:
@@ -237,7 +237,7 @@ class _SourceReader(InTask):
             rows_for(self.arrow_schema, b"", options.mode, options.corrupt_column)
         except (ValueError, PySparkTypeError) as error:
             raise OptionError(f"rillet: the schema does not fit a stream: {error}") from None
-        require_store(options)
+        require_store(options.path)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the record batches of a partition."""

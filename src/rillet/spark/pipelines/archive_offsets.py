@@ -14,7 +14,7 @@ from rillet.spark.archive.manifest import ArchiveManifest
 from rillet.spark.metrics import counted_at, evenly_spread
 from rillet.spark.options import Options
 from rillet.spark.read.offsets import Offset
-from rillet.store.names import matches
+from rillet.structs.glob import matches
 
 if TYPE_CHECKING:
     from rillet.client.servers import Servers
@@ -56,7 +56,7 @@ def starting_offset(manifest: ArchiveManifest, initial: dict[str, Any], options:
     kept, first = Offset.parse({"streams": {}, **manifest.offset}), Offset.parse(initial)
     archived = {
         stream for stream in kept.streams
-        if (stream in keys if keys is not None else pattern is not None and matches(pattern, stream))
+        if (stream in keys if keys is not None else pattern is not None and matches(pattern.encode(), stream.encode()))
     }  # fmt: skip
     if not archived:
         return initial

@@ -51,7 +51,7 @@ def or_all_streams(given: Mapping[str, str]) -> dict[str, str]:
 def checked_options(given: Mapping[str, str]) -> Options:
     """Parse a source's options, by default for all streams; raise an error if they name a store that does not exist."""
     options = parse(or_all_streams(given))
-    require_store(options)
+    require_store(options.path)
     return options
 
 

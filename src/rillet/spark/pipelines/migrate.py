@@ -90,7 +90,7 @@ def checked(source: Mapping[str, str], target: Mapping[str, str], policy: str = 
             wrong.append(f"of the {side}: {str(error).removeprefix('rillet: ')}")
     if wrong:
         raise OptionError("rillet: " + "; ".join(wrong))
-    require_store(sides[0])
+    require_store(sides[0].path)
     return sides[0], sides[1]
 
 

@@ -42,7 +42,7 @@ from rillet.spark.read.page_reader import read_task
 from rillet.spark.read.range_planner import Planner, ranges_between
 from rillet.spark.read.stream_info import StreamInfo, stream_infos
 from rillet.spark.read.unknown_fields import check_fields
-from rillet.store.names import matches
+from rillet.structs.glob import matches
 from rillet.types.stream.id import StreamID
 
 TASK_ROWS = 500_000  # smallest task for archive files: reading a row from a file is cheap
@@ -166,7 +166,7 @@ def _selected_streams(manifest: ArchiveManifest, options: Options) -> list[str]:
     keys, pattern = options.keys(), options.stream_pattern
     if keys is not None:
         return [stream for stream in manifest.streams() if stream in keys]
-    return [stream for stream in manifest.streams() if matches(str(pattern), stream)]
+    return [stream for stream in manifest.streams() if matches(str(pattern).encode(), stream.encode())]
 
 
 def archive_tasks(

@@ -179,7 +179,7 @@ def _parsed(options: dict[str, str]) -> TableOptions:
     parsed = parse_table(options)
     parsed.refuse(WRITE_ONLY, "look-ups")
     parsed.refuse(("keyPattern", "keys", "minPartitions", "scanCount", "inferSchema"), "look-ups")
-    require_store(parsed)
+    require_store(parsed.path)
     return parsed
 
 

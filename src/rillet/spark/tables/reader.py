@@ -71,7 +71,7 @@ class TableReader(InTask, DataSourceReader):
         self.options = options
         self.parallelism = options.min_partitions or parallelism
         self.arrow_schema: Any = arrow_schema_of(options, schema)
-        require_store(options)
+        require_store(options.path)
 
     def partitions(self) -> list[InputPartition]:
         """Return the tasks: parts of the server's keys, or of the listed keys."""
