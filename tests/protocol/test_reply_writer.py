@@ -257,8 +257,8 @@ def test_the_remaining_types_round_trip_through_the_parser() -> None:
     [
         ("raw", (b"",)), ("raw", (b"x",)), ("bulks", ([],)), ("bulks", ([b""],)), ("reserve", (1,)),
         ("bulk_slice", (bytearray(), 0, 0)), ("raw_then_slice", (b"", bytearray(), 0, 0)), ("integer", (1,)),
-        ("insert_array", (0, 0)), ("insert_map", (0, 0)), ("insert_set", (0, 0)), ("truncate", (0,)), ("take", ()),
-        ("hand_over", ()), ("shrink", (0,)), ("error", (b"",)), ("simple", (b"",)), ("null", ()),
+        ("insert_array", (0, 0)), ("insert_map", (0, 0)), ("insert_set", (0, 0)), ("truncate", (0,)),
+        ("take_bytes", ()), ("hand_over", ()), ("shrink", (0,)), ("error", (b"",)), ("simple", (b"",)), ("null", ()),
     ],
 )  # fmt: skip
 def test_the_buffer_of_writers_without_a_reply_stays_empty(method: str, arguments: tuple[object, ...]) -> None:

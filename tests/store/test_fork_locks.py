@@ -36,7 +36,7 @@ rillet.open(sys.argv[1]).set("k", 1)
 
 @pytest.mark.parametrize("moment", [
     'directory.Directory, "_remove_leavings"',  # both locks are held; no owner exists yet
-    'directory.DirectoryLock, "take"',  # the lock file is locked, the log's folder is not
+    'directory.DirectoryLock, "acquire"',  # the lock file is locked, the log's folder is not
     'directory, "try_lock"',  # the lock file is open
 ])  # fmt: skip
 def test_a_child_that_was_forked_during_the_opening_holds_no_lock(tmp_path: Path, moment: str) -> None:

@@ -16,10 +16,10 @@ from rillet.errors import CommandError
 from rillet.runtime.session import Session
 
 if TYPE_CHECKING:
-    from rillet.modules.context import Context
-    from rillet.modules.manager import LoadedModule
+    from rillet.modules.module_state import ModuleState
 
-    OnTimeout = Callable[[Context], Any] | None
+OnTimeout = Callable[..., Any] | None
+"""A function of the module that receives a context."""
 
 
 class _KeepWaiting:
@@ -35,10 +35,10 @@ _IN_TRANSACTION = "Blocking module command called from transaction"  # module.c:
 class BlockedCall:
     """A client that waits for the reply of a module."""
 
-    def __init__(self, module: LoadedModule, session: Session | None, argv: list[bytes]) -> None:
+    def __init__(self, module: ModuleState, session: Session | None, argv: list[bytes]) -> None:
         self._module = module
         self._session = session
-        self._database = module.manager.engine.databases[0] if session is None else session.db
+        self._database = module.engine.databases[0] if session is None else session.db
         self._argv = argv
         self._blocked: Any = None if session is None else session.blocked
         self._done = False
@@ -48,23 +48,23 @@ class BlockedCall:
         """Whether the client still waits: it was not served, it is connected, and no timeout has passed."""
         return not self._done and self._session is not None and self._session.blocked is self._blocked
 
-    def unblock(self, value: Any = None, reply: Callable[[Context, Any], Any] | None = None) -> None:
+    def unblock(self, value: Any = None, reply: Callable[..., Any] | None = None) -> None:
         """Reply with a value, or with the result of reply(context, value), which runs in the engine. Any thread."""
 
-        def answer(context: Context) -> Any:
+        def answer(context: Any) -> Any:
             return value if reply is None else reply(context, value)
 
-        self._module.manager.post(self._finish, answer)
+        self._module.services.calls.post(self._finish, answer)
 
     def fail(self, error: CommandError) -> None:
         """Reply with an error. Any thread."""
 
-        def answer(context: Context) -> Any:
+        def answer(context: Any) -> Any:
             raise error
 
-        self._module.manager.post(self._finish, answer)
+        self._module.services.calls.post(self._finish, answer)
 
-    def post(self, function: Callable[[Context], None]) -> None:
+    def post(self, function: Callable[..., None]) -> None:
         """Run function(context) in the engine, in the client's database. Any thread."""
         self._module.post(function, self._database)
 
@@ -78,20 +78,20 @@ class BlockedCall:
 
     def _work(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         try:
-            value = self._module.manager.guard.call_in_thread(self._module.name, function, arguments)
+            value = self._module.services.guard.call_in_thread(self._module.name, function, arguments)
         except CommandError as error:
             self.fail(error)
         else:
             self.unblock(value)
 
-    def _finish(self, answer: Callable[[Context], Any]) -> None:
+    def _finish(self, answer: Callable[..., Any]) -> None:
         """Write the reply in the engine, if the client still waits."""
         self._module.waiting.discard(self)
         if not self.waits or self._session is None:
             self._done = True
             return
         self._done = True
-        session, engine = self._session, self._module.manager.engine
+        session, engine = self._session, self._module.engine
         engine.blocking.unblock(session)
         mark = session.out.mark()
         self._module.reply_to(session, self._argv, answer)
@@ -104,20 +104,19 @@ class BlockedCall:
         self._module.waiting.discard(self)
 
 
-def _refuse(context: Context) -> None:
-    """Raise the error of a call that cannot block."""
-    if context.session is None:
+def _waiting_session(session: Session | None) -> Session:
+    """Return the session of a call that can block; raise the error of one that cannot."""
+    if session is None:
         raise RuntimeError("this call has no client that could wait")
-    if not context.session.can_block:
+    if not session.can_block:
         raise CommandError(_IN_TRANSACTION)
+    return session
 
 
-def block_on_keys(context: Context, keys: list[bytes], serve: Callable[[Context, bytes], Any], timeout_ms: int,
-                  on_timeout: OnTimeout) -> BlockedCall:  # fmt: skip
+def block_on_keys(module: ModuleState, session: Session | None, argv: list[bytes], keys: list[bytes],
+                  serve: Callable[..., Any], timeout_ms: int, on_timeout: OnTimeout) -> BlockedCall:  # fmt: skip
     """Block the client until one of the keys changes; see Context.block_on_keys."""
-    _refuse(context)
-    module, session, argv = context.module, context.session, context.argv
-    assert session is not None
+    session = _waiting_session(session)
 
     def try_to_serve(session: Session, key: bytes) -> bool:
         if session.db.find(key) < 0:  # a deletion: Redis does not try
@@ -126,34 +125,29 @@ def block_on_keys(context: Context, keys: list[bytes], serve: Callable[[Context,
         return module.reply_to(session, argv, lambda context: serve(context, key), wait=True)
 
     session.block(keys, timeout_ms, try_to_serve, _expired(module, argv, on_timeout))
-    blocked = _register(context, session)
-    session.blocked.unblockable = on_timeout is not None
-    return blocked
+    return _register(module, session, argv, on_timeout)
 
 
-def block_call(context: Context, timeout_ms: int, on_timeout: OnTimeout,
-               on_disconnect: Callable[[Context], None] | None) -> BlockedCall:  # fmt: skip
+def block_call(module: ModuleState, session: Session | None, argv: list[bytes], timeout_ms: int,
+               on_timeout: OnTimeout, on_disconnect: Callable[..., None] | None) -> BlockedCall:  # fmt: skip
     """Block the client until `BlockedCall.unblock`; see Context.block."""
-    _refuse(context)
-    session = context.session
-    assert session is not None
-    session.block([], timeout_ms, lambda _session, _key: False, _expired(context.module, context.argv, on_timeout))
-    blocked = _register(context, session)
-    session.blocked.unblockable = on_timeout is not None
+    session = _waiting_session(session)
+    session.block([], timeout_ms, lambda _session, _key: False, _expired(module, argv, on_timeout))
+    blocked = _register(module, session, argv, on_timeout)
     if on_disconnect is not None:
-        session.blocked.on_disconnect = lambda: context.module.run(on_disconnect, session.db)
+        session.blocked.on_disconnect = lambda: module.run(on_disconnect, session.db)
     return blocked
 
 
-def _register(context: Context, session: Session) -> BlockedCall:
-    blocked = BlockedCall(context.module, session, context.argv)
-    context.module.waiting.add(blocked)
-    context.blocked_on = blocked
+def _register(module: ModuleState, session: Session, argv: list[bytes], on_timeout: OnTimeout) -> BlockedCall:
+    blocked = BlockedCall(module, session, argv)
+    module.waiting.add(blocked)
     session.blocked.on_end = blocked.ended
+    session.blocked.unblockable = on_timeout is not None
     return blocked
 
 
-def _expired(module: LoadedModule, argv: list[bytes], on_timeout: OnTimeout) -> Callable[[Session], None]:
+def _expired(module: ModuleState, argv: list[bytes], on_timeout: OnTimeout) -> Callable[[Session], None]:
     """Return the function that writes the reply of a timeout: null if the module has none."""
 
     def expired(session: Session) -> None:

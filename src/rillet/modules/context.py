@@ -24,14 +24,13 @@ from rillet.commands.arguments import arity_error, text
 from rillet.errors import CommandError, WrongType
 from rillet.keyspace.database import Database
 from rillet.modules.blocking import BlockedCall, block_call, block_on_keys
-from rillet.modules.declaration import EVENT_CLASSES
+from rillet.modules.engine_calls import EVENT_CLASSES
+from rillet.modules.module_state import ModuleState
 from rillet.protocol.reply_parser import parse_all
-from rillet.runtime import session_state
 from rillet.runtime.session import Session
 from rillet.types.module import ModuleType, ModuleValue, argument
 
 if TYPE_CHECKING:
-    from rillet.modules.manager import LoadedModule
     from rillet.protocol.reply_writer import ReplyWriter
 
 # Commands that need a client of their own: their effect would last longer than the call.
@@ -69,7 +68,7 @@ class OpenKey:
         """The type of the value, as the command TYPE shows it: "none", "string" ..., or that of a module's type."""
         with self._context.module.uninterrupted:
             n = self._database.find(self.name)
-            return "none" if n < 0 else self._context.module.manager.name_of_type(self._database, n)
+            return "none" if n < 0 else self._context.module.services.calls.name_of_type(self._database, n)
 
     def get(self, kind: TypeClass) -> Any:
         """Return the value of a module's type, None if the key does not exist; WrongType if it has another type."""
@@ -82,7 +81,7 @@ class OpenKey:
 
     def set(self, kind: TypeClass, value: Any) -> None:
         """Store a value of a module's type; the former value and the expiry are deleted (RM_ModuleTypeSetValue)."""
-        handle = self._context.module.manager.handle_of(kind)
+        handle = self._context.module.services.calls.handle_of(kind)
         with self._context.module.uninterrupted:
             self._database.delete_replaced(self.name)
             self._database.put(self.name, ModuleValue(handle, value))
@@ -142,7 +141,7 @@ class Context:
 
     __slots__ = ("argv", "blocked_on", "database", "module", "session")
 
-    def __init__(self, module: LoadedModule, database: Database, session: Session | None = None,
+    def __init__(self, module: ModuleState, database: Database, session: Session | None = None,
                  argv: list[bytes] | None = None) -> None:  # fmt: skip
         self.module = module
         self.database = database
@@ -169,7 +168,7 @@ class Context:
 
     def in_database(self, index: int) -> Context:
         """Return a context whose current database is another one; ValueError if there is none of that number."""
-        databases = self.module.manager.engine.databases
+        databases = self.module.engine.databases
         if not 0 <= index < len(databases):
             raise ValueError(f"there is no database {index}")
         return Context(self.module, databases[index], self.session, self.argv)
@@ -177,7 +176,7 @@ class Context:
     @property
     def now_ms(self) -> int:
         """The time in ms since the epoch."""
-        return int(self.module.manager.engine.clock.now_ms())
+        return int(self.module.engine.clock.now_ms())
 
     @property
     def command(self) -> str:
@@ -194,7 +193,7 @@ class Context:
         """Whether the command, or the one that caused this call, runs inside EXEC."""
         if self.session is not None:
             return self.session.in_exec
-        return any(session.in_exec for session in self.module.manager.engine.sessions.values())
+        return any(session.in_exec for session in self.module.engine.sessions.values())
 
     @property
     def replaying(self) -> bool:
@@ -209,7 +208,7 @@ class Context:
 
     def log(self, text: str, level: str = "notice") -> None:
         """Write a line to the server's log."""
-        self.module.manager.engine.host.log_line(f"<{self.module.name}> {text}", level)
+        self.module.engine.host.log_line(f"<{self.module.name}> {text}", level)
 
     # -- keys and commands -----------------------------------------------------------------------------
 
@@ -228,8 +227,8 @@ class Context:
         replicate: log and replicate its effects ("!" of RM_Call). A command that would block replies as in MULTI.
         """
         argv = [argument(word) for word in words]
-        manager = self.module.manager
-        entry = manager.find(argv)
+        calls = self.module.services.calls
+        entry = calls.find_command(argv)
         if entry is None:
             raise CommandError(f"unknown command '{text(argv[0])}'")
         if entry.subcommands is not None and len(argv) > 1:
@@ -239,15 +238,15 @@ class Context:
         if entry.fullname.partition("|")[0] in _NOT_CALLED:
             raise CommandError(f"'{entry.fullname}' needs a client: a module cannot call it")
         with self.module.uninterrupted:
-            inner = manager.inner_session(self.database, replicate and not self.replaying)
+            inner = calls.inner_session(self.database, replicate and not self.replaying)
             inner.out.resp = resp
             try:
-                manager.engine.call(inner, entry, argv)
+                self.module.engine.call(inner, entry, argv)
                 if inner.pushes is not None:
                     inner.flush_pushes()
                 raw = inner.out.take_bytes()
             finally:
-                manager.release(inner)
+                calls.release(inner)
         reply = parse_all(raw)[0]
         if isinstance(reply, CommandError):
             raise reply
@@ -266,7 +265,7 @@ class Context:
         self._replicate(self.argv)
 
     def _replicate(self, argv: list[bytes]) -> None:
-        engine = self.module.manager.engine
+        engine = self.module.engine
         with self.module.uninterrupted:
             engine.propagation.dirty += 1
             if not self.replaying and engine.propagation.log is not None:
@@ -277,7 +276,7 @@ class Context:
         letter = kind.encode()
         if letter not in EVENT_CLASSES:
             raise ValueError(f"{kind!r} is no class of keyspace events")
-        engine = self.module.manager.engine
+        engine = self.module.engine
         if engine.notify_events:
             with self.module.uninterrupted:
                 engine.keyspace_event(self.database, letter, argument(event), key)
@@ -290,7 +289,7 @@ class Context:
     def publish(self, channel: bytes, message: bytes) -> int:
         """Send a message to a channel; return the number of receivers."""
         with self.module.uninterrupted:
-            return int(self.module.manager.engine.channels.publish(channel, message))
+            return int(self.module.engine.channels.publish(channel, message))
 
     # -- replies that come later -----------------------------------------------------------------------
 
@@ -302,13 +301,15 @@ class Context:
         on_timeout(context) returns the reply after `timeout_ms` (0: never) and after CLIENT UNBLOCK.
         """
         with self.module.uninterrupted:
-            return block_on_keys(self, keys, serve, timeout_ms, on_timeout)
+            self.blocked_on = block_on_keys(self.module, self.session, self.argv, keys, serve, timeout_ms, on_timeout)
+        return self.blocked_on
 
     def block(self, *, timeout_ms: int = 0, on_timeout: Callable[[Context], Any] | None = None,
               on_disconnect: Callable[[Context], None] | None = None) -> BlockedCall:  # fmt: skip
         """Reply later, from any thread, with `BlockedCall.unblock`; return the result from the command."""
         with self.module.uninterrupted:
-            return block_call(self, timeout_ms, on_timeout, on_disconnect)
+            self.blocked_on = block_call(self.module, self.session, self.argv, timeout_ms, on_timeout, on_disconnect)
+        return self.blocked_on
 
     def in_thread(self, function: Callable[..., Any], *arguments: Any, timeout_ms: int = 0,
                   on_timeout: Callable[[Context], Any] | None = None) -> BlockedCall:  # fmt: skip
@@ -326,16 +327,16 @@ class Context:
     def timer(self, milliseconds: int, function: Callable[[Context, Any], None], data: Any = None) -> int:
         """Run function(context, data) once after a time, in the current database; return the timer's ID."""
         with self.module.uninterrupted:
-            return self.module.manager.timers.add(self.module, self.database, milliseconds, function, data)
+            return self.module.services.timers.add(self.module, self.database, milliseconds, function, data)
 
     def stop_timer(self, number: int) -> Any:
         """Remove a timer and return its data; KeyError if it has run or is another module's."""
         with self.module.uninterrupted:
-            return self.module.manager.timers.stop(self.module, number)
+            return self.module.services.timers.stop(self.module, number)
 
     def timer_info(self, number: int) -> tuple[int, Any]:
         """Return the milliseconds that remain of a timer, and its data; KeyError as for stop_timer."""
-        return self.module.manager.timers.info(self.module, number)
+        return self.module.services.timers.info(self.module, number)
 
     def post(self, function: Callable[[Context], None]) -> None:
         """Run function(context) soon in the engine, after the running command; any thread may call this."""
@@ -343,7 +344,4 @@ class Context:
             self.module.post(function, self.database)
 
 
-CALLABLE_STATE = session_state.IN_EXEC
-"""The state of the session of `Context.call`: its commands do not block."""
-
-__all__ = ["CALLABLE_STATE", "Context", "OpenKey"]
+__all__ = ["Context", "OpenKey"]

@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from rillet.modules.engine_calls import EVENT_CLASSES
 from rillet.modules.settings import ModuleSetting
-from rillet.runtime.keyspace_events import CLASS
 from rillet.runtime.settings.setting_types import INT_MAX, INT_MIN, LONG_MAX, boolean, integer, memory, string, words
 from rillet.types.module import ModuleType, type_id
 
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
     Handler = Callable[[Context, list[bytes]], Any]
 
-LOADED = b"L"
-"""The class of the event `loaded`, which is for modules only: a key was read from an RDB file."""
-EVENT_CLASSES = {letter: bit for letter, bit in CLASS.items() if letter not in b"KE"} | {LOADED: 1 << 30}
 T = TypeVar("T", bound=type[ModuleType])
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -184,4 +181,4 @@ class Module:
         return f"Module({self.name!r}, version={self.version})"
 
 
-__all__ = ["EVENT_CLASSES", "LOADED", "CommandDeclaration", "Module"]
+__all__ = ["CommandDeclaration", "Module"]

@@ -13,28 +13,24 @@ A module is loaded completely or not at all: `Modules.load` removes what a faile
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace, TracebackType
 from typing import TYPE_CHECKING, Any
 
-from rillet.errors import CommandError, Corrupt, ModuleFailure, RilletError
+from rillet.errors import RilletError
 from rillet.keyspace.database import Database
-from rillet.modules.blocking import KEEP_WAITING, BlockedCall
-from rillet.modules.context import CALLABLE_STATE, Context
-from rillet.modules.declaration import EVENT_CLASSES, LOADED, CommandDeclaration, Module
-from rillet.modules.guard import Guard, Watchdog
-from rillet.modules.reply import NO_REPLY, WrongReply, write_reply
+from rillet.modules.context import Context
+from rillet.modules.declaration import CommandDeclaration, Module
+from rillet.modules.engine_calls import EVENT_CLASSES, LOADED, EngineCalls
+from rillet.modules.guard import Guard
+from rillet.modules.loaded_module import FAILURES, LoadedModule
+from rillet.modules.module_state import ModuleServices
 from rillet.modules.timers import Timers
-from rillet.protocol.reply_parser import parse_all
-from rillet.runtime import session_state
 from rillet.runtime.registry import TABLE, Command
-from rillet.runtime.session import Session
 from rillet.runtime.settings.setting_types import SettingError, SettingType
-from rillet.types.module import KeyPlace, ModuleType, ModuleValue, TypeHandle
+from rillet.types.module import KeyPlace, ModuleValue, TypeHandle
 
 if TYPE_CHECKING:
     from rillet.runtime.engine import Engine
 
-_FAILURES = (CommandError, Corrupt)
 # Redis's names of flags, where those of the declarations differ.
 _FLAGS = {
     "deny-oom": "denyoom", "deny-script": "noscript", "allow-loading": "loading", "allow-stale": "stale",
@@ -52,127 +48,6 @@ class UnloadError(RilletError):
     """A module cannot be unloaded; the text is the end of Redis's error."""
 
 
-class _Uninterrupted:
-    """A step of the engine, during which the watchdog raises nothing. `with` may be nested."""
-
-    __slots__ = ("_watchdog",)
-
-    def __init__(self, watchdog: Watchdog) -> None:
-        self._watchdog = watchdog
-
-    def __enter__(self) -> None:
-        self._watchdog.pause()
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:  # fmt: skip
-        self._watchdog.resume()
-
-
-class LoadedModule:
-    """A module in one engine."""
-
-    def __init__(self, manager: Modules, declaration: Module, path: str, arguments: list[bytes]) -> None:
-        self.manager = manager
-        self.declaration = declaration
-        self.name = declaration.name
-        self.path = path
-        self.arguments = arguments
-        self.state = SimpleNamespace()
-        self.handles: list[TypeHandle] = []
-        self.commands: list[Command] = []
-        self.waiting: set[BlockedCall] = set()
-        self.uninterrupted = _Uninterrupted(manager.guard.watchdog)
-        self._listening: set[Callable[..., Any]] = set()
-
-    # -- calling the module's code -------------------------------------------------------------------
-
-    def handler(self, declared: CommandDeclaration) -> Callable[[Session, list[bytes]], None]:
-        """Return the handler of a command, as the engine calls it."""
-        function = declared.handler
-
-        def run(session: Session, argv: list[bytes]) -> None:
-            session.propagate_nothing()  # a module replicates explicitly
-            context = Context(self, session.db, session, argv)
-            mark = session.out.mark()
-            try:
-                self._write(session, context, self.manager.guard.call(self.name, function, context, argv), mark)
-            except _FAILURES as error:
-                if session.blocked is not None:
-                    self.manager.engine.blocking.unblock(session)
-                if isinstance(error, Corrupt):
-                    raise CommandError(str(error)) from None
-                raise
-
-        return run
-
-    def _write(self, session: Session, context: Context, value: Any, mark: int) -> None:
-        """Write the result of a command, unless the client waits; ModuleFailure if it cannot be a reply.
-
-        mark: the position in the output at which the reply begins.
-        """
-        if context.blocked_on is not None or isinstance(value, BlockedCall):
-            return
-        try:
-            if value is NO_REPLY:
-                _check_written(session, mark)
-            else:
-                session.out.truncate(mark)
-                write_reply(session.out, value)
-        except WrongReply as error:
-            session.out.truncate(mark)
-            name = "the reply" if session.command is None else session.command.fullname
-            self.manager.log(f"Module {self.name}: {name}: {error}")
-            raise ModuleFailure(f"the module '{self.name}' failed: {error}") from None
-
-    def reply_to(self, session: Session, argv: list[bytes], function: Callable[[Context], Any],
-                 wait: bool = False) -> bool:  # fmt: skip
-        """Reply to a client that was blocked with the result of a function; False if it keeps waiting (`wait`)."""
-        context = Context(self, session.db, session, argv)
-        mark = session.out.mark()
-        try:
-            value = self.manager.guard.call(self.name, function, context)
-            if wait and value is KEEP_WAITING:
-                session.out.truncate(mark)
-                return False
-            self._write(session, context, value, mark)
-        except _FAILURES as error:
-            self.manager.engine.stats.count_failure(session.command)
-            session.reply_error(mark, error if isinstance(error, CommandError) else CommandError(str(error)))
-        return True
-
-    def run(self, function: Callable[..., Any], database: Database, *arguments: Any) -> Any:
-        """Call function(context, ...) outside of a command; return None if it fails, which is logged."""
-        try:
-            return self.manager.guard.call(self.name, function, Context(self, database), *arguments)
-        except ModuleFailure:  # logged by the guard
-            return None
-        except _FAILURES as error:
-            self.manager.log(f"Module {self.name}: {getattr(function, '__qualname__', 'a function')}: {error}")
-            return None
-
-    def post(self, function: Callable[[Context], None], database: Database) -> None:
-        """Run function(context) in the engine soon. Any thread."""
-        self.manager.post(self.run, function, database)
-
-    def hear(self, function: Callable[..., Any], database: Database, event: bytes, key: bytes) -> None:
-        """Call a listener for an event, unless the event comes from this listener (module.c: sub->active)."""
-        if function not in self._listening:
-            self._listening.add(function)
-            try:
-                self.run(function, database, event, key)
-            finally:
-                self._listening.discard(function)
-
-    # -- settings --------------------------------------------------------------------------------------
-
-    def setting(self, name: str) -> Any:
-        """Return the value of a setting of the module."""
-        for setting in self.declaration.settings:
-            if setting.name == name:
-                return getattr(self.manager.engine.settings, setting.type.attribute)
-        raise KeyError(name)
-
-
 class Modules:
     """The modules of an engine. event_classes: the classes of keyspace events that modules listen to, as bits."""
 
@@ -182,9 +57,10 @@ class Modules:
         self.commands: dict[bytes, Command] = {}
         self.event_classes = 0
         self.guard = Guard(self._limit, self.log)
-        self.timers = Timers(self)
+        calls = EngineCalls(engine, self.commands)
+        self.timers = Timers(engine, calls)
+        self._services = ModuleServices(engine, calls, self.timers, self.guard)
         self._listeners: dict[bytes, list[tuple[LoadedModule, Callable[..., Any]]]] = {}
-        self._spare: list[Session] = []
         self._next_index = TABLE.size
 
     def _limit(self) -> int:
@@ -193,7 +69,7 @@ class Modules:
 
     def log(self, text: str, level: str = "warning") -> None:
         """Write a line to the server's log."""
-        self.engine.host.log_line(text, level)
+        self._services.log(text, level)
 
     # -- loading -----------------------------------------------------------------------------------------
 
@@ -205,7 +81,7 @@ class Modules:
         """
         if declaration.name in self.loaded:
             raise LoadError(f"the module name '{declaration.name}' is busy")
-        module = LoadedModule(self, declaration, path, arguments)
+        module = LoadedModule(self._services, declaration, path, arguments)
         queue = {} if settings is None else settings
         try:
             self._register_types(module)
@@ -216,7 +92,8 @@ class Modules:
             self.loaded[module.name] = module
             if declaration.load_function is not None:
                 context = Context(module, self.engine.databases[0])
-                self.run_in_engine(self.guard.call, module.name, declaration.load_function, context, arguments)
+                run_in_engine = self._services.calls.run_in_engine
+                run_in_engine(self.guard.call, module.name, declaration.load_function, context, arguments)
         except (RilletError, ValueError, AssertionError) as error:
             self._remove(module)
             raise LoadError(str(error).removeprefix("ERR ") or type(error).__name__) from None
@@ -295,7 +172,7 @@ class Modules:
                     raise _refused(kind, error) from None
             try:
                 self._accept(module, setting, value)
-            except _FAILURES as error:
+            except FAILURES as error:
                 raise _refused(kind, error) from None
             setattr(settings, kind.attribute, value)
 
@@ -327,7 +204,7 @@ class Modules:
             try:
                 context = Context(module, self.engine.databases[0])
                 self.guard.call(module.name, module.declaration.unload_function, context)
-            except _FAILURES:
+            except FAILURES:
                 self.log(f"Module {name} OnUnload failed.  Unload canceled.")
                 raise UnloadError("operation not possible.") from None
         self._remove(module)
@@ -438,7 +315,7 @@ class Modules:
             self._accept(*self.setting_of(parameter), value)
         except SettingError:
             raise
-        except _FAILURES as error:
+        except FAILURES as error:
             raise SettingError(str(error).removeprefix("ERR ")) from None
 
     def apply_settings(self, parameters: list[SettingType]) -> None:
@@ -451,65 +328,10 @@ class Modules:
             done.append(setting.apply)
             try:
                 self.guard.call(module.name, setting.apply, Context(module, self.engine.databases[0]))
-            except _FAILURES as error:
+            except FAILURES as error:
                 refused = SettingError(str(error).removeprefix("ERR "))
                 refused.args = (*refused.args, setting.name)
                 raise refused from None
-
-    # -- what modules call -----------------------------------------------------------------------------------
-
-    def find(self, argv: list[bytes]) -> Command | None:
-        """Return the command or subcommand that argv calls, None for an unknown command."""
-        entry = TABLE.find(argv[0], self.engine.settings.compat) or self.commands.get(argv[0].lower())
-        if entry is not None and entry.subcommands is not None and len(argv) > 1:
-            return entry.subcommands.get(argv[1].lower(), entry)
-        return entry
-
-    def handle_of(self, kind: type[ModuleType]) -> TypeHandle:
-        """Return the type of a class of a loaded module."""
-        for handle in self.engine.settings.module_types.values():
-            if type(handle.type) is kind:
-                found: TypeHandle = handle
-                return found
-        raise ValueError(f"{kind.__name__} is not a type of a loaded module: declare it with @module.type")
-
-    def name_of_type(self, database: Database, n: int) -> str:
-        """Return the name of the type of an entry's value."""
-        from rillet.commands.keys.lookup import type_name
-
-        return type_name(database, n).decode()
-
-    def inner_session(self, database: Database, logged: bool) -> Session:
-        """Return a session for one call of a command by a module; pass it to `release` afterwards."""
-        inner = self._spare.pop() if self._spare else Session(self.engine, database, 0)
-        inner.db = database
-        inner.state = CALLABLE_STATE if logged else CALLABLE_STATE | session_state.TRUSTED
-        return inner
-
-    def release(self, inner: Session) -> None:
-        """Take back a session."""
-        inner.out.truncate(0)
-        if len(self._spare) < 16:
-            self._spare.append(inner)
-
-    def run_in_engine(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function outside of a command, and act on the effects: log them together, serve blocked clients."""
-        engine = self.engine
-        engine.propagation.depth += 1
-        try:
-            return function(*arguments)
-        finally:
-            engine.propagation.depth -= 1
-            if engine.propagation.depth == 0:
-                if engine.propagation.pending:
-                    engine.propagation.flush_pending()
-                if engine.blocking.ready:
-                    engine.blocking.serve_ready()
-
-    def post(self, function: Callable[..., Any], *arguments: Any) -> None:
-        """Run a function in the engine soon. Any thread."""
-        self.engine.host.post(lambda: self.run_in_engine(function, *arguments))
-
 
 def _refused(kind: SettingType, error: Exception) -> LoadError:
     """Return the error for a value that a module or its setting rejects (module.c: loadModuleConfigs)."""
@@ -525,16 +347,6 @@ def _info_text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.17g}"
     return " ".join(str(value).splitlines())
-
-
-def _check_written(session: Session, mark: int) -> None:
-    """Raise WrongReply unless the module has written one complete reply itself."""
-    try:
-        complete = len(parse_all(bytes(session.out.buf[mark : session.out.used]))) == 1
-    except Exception:
-        complete = False
-    if not complete:
-        raise WrongReply("the module wrote no complete reply")
 
 
 def modules_of(engine: Engine) -> Modules:

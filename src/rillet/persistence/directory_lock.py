@@ -30,7 +30,7 @@ class LogLocked(StoreBusy):
 
 
 class DirectoryLock:
-    """A lock on the folder of a log; `take` acquires it."""
+    """A lock on the folder of a log."""
 
     __slots__ = ("_descriptor",)
 

@@ -51,7 +51,7 @@ def get(context: Context, argv: list[bytes]) -> Any:
 
 
 def handle(context: Context) -> TypeHandle:
-    return context.module.manager.handle_of(DataType)
+    return context.module.services.calls.handle_of(DataType)
 
 
 @module.command("datatype.dump", arity=2, keys=(1, 1, 1))
