@@ -18,7 +18,8 @@ from pathlib import Path
 
 import rillet
 from rillet.persistence.aof.salvage import _command_at, salvage_log
-from rillet.persistence.rdb.record_scan import DATABASE, RdbScan
+from rillet.persistence.rdb.record_scan import RdbScan
+from rillet.persistence.rdb.records import DATABASE
 from rillet.persistence.rdb.salvage import Salvaged, salvage_rdb
 from rillet.persistence.rdb.writer import write_rdb
 from rillet.runtime.engine import Engine

@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 
 from rillet.keyspace.clock import ManualClock
-from rillet.persistence.rdb.record_scan import read_record
+from rillet.persistence.rdb.records import RdbRecords
 from rillet.persistence.rdb.salvage import Salvaged, salvage_rdb
 from rillet.persistence.rdb.stream_salvage import SALVAGED
 from rillet.persistence.rdb.writer import write_rdb
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings.settings import Settings
 from rillet.types.rdb import value as rdb
+from rillet.types.rdb.primitives import RdbReader
 from rillet.types.stream.stream import Stream, StreamIterator
 from tests.judge import redis_binary, running_redis
 from tests.persistence.rdb_files import file, key, raw_id, size, text
@@ -420,5 +421,5 @@ def test_the_scan_reads_the_sample(tmp_path: Path) -> None:
     """The sample's bytes are one record, so that the offsets above are right."""
     kind, data = payload(sample())
     contents = file(14, key(kind, b"stream", data))
-    record = read_record(contents, 9, 14)
+    record = RdbRecords(RdbReader(contents, 9)).record()
     assert (record.value, record.end) == (START, len(contents) - 9)

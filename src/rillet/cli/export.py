@@ -29,7 +29,8 @@ from rillet.persistence.aof.loader import replay
 from rillet.persistence.aof.manifest import read_manifest
 from rillet.persistence.checking import MANY_DATABASES, NOT_LOADED, held
 from rillet.persistence.disk import Disk, DiskFile
-from rillet.persistence.rdb.reader import HEADER, MAGICS, Unknown, load_rdb
+from rillet.persistence.rdb.reader import Unknown, load_rdb
+from rillet.persistence.rdb.records import HEADER, MAGICS
 from rillet.persistence.rdb.writer import OLDEST_VERSION, Lost, write_rdb
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings.settings import Settings

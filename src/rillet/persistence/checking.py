@@ -35,7 +35,8 @@ from rillet.persistence.aof.manifest import read_manifest
 from rillet.persistence.directory_lock import DirectoryLock
 from rillet.persistence.disk import REAL, Disk
 from rillet.persistence.file_lock import try_lock
-from rillet.persistence.rdb.reader import MAGICS, load_rdb
+from rillet.persistence.rdb.reader import load_rdb
+from rillet.persistence.rdb.records import MAGICS
 from rillet.runtime.engine import Engine
 from rillet.runtime.host import DefaultHost
 from rillet.runtime.settings.settings import Settings

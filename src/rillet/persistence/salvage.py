@@ -19,7 +19,7 @@ from rillet.errors import LogCorrupt, StoreError
 from rillet.persistence.aof.manifest import read_manifest
 from rillet.persistence.aof.salvage import salvage_log
 from rillet.persistence.checking import NOT_LOADED, held
-from rillet.persistence.rdb.reader import HEADER, MAGICS
+from rillet.persistence.rdb.records import HEADER, MAGICS
 from rillet.persistence.rdb.salvage import LostBytes, Salvaged, salvage_rdb
 from rillet.runtime.engine import Engine
 

@@ -35,7 +35,7 @@ from rillet.modules.loading import NO_MODULES, OpenModules
 from rillet.persistence.aof.folder import log_files
 from rillet.persistence.aof.loader import LoadResult, load_snapshot, replay
 from rillet.persistence.disk import Disk
-from rillet.persistence.rdb.reader import HEADER, MAGICS
+from rillet.persistence.rdb.records import HEADER, MAGICS
 from rillet.persistence.remedies import salvageable
 from rillet.persistence.write_gate import READ_ONLY, WriteGate
 from rillet.runtime.engine import Engine

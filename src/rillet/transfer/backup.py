@@ -38,7 +38,7 @@ from rillet.persistence.aof.loader import replay
 from rillet.persistence.aof.manifest import AofManifest, LogFile, commit, read_manifest
 from rillet.persistence.checking import MANY_DATABASES, NOT_LOADED, CheckReport, check
 from rillet.persistence.disk import REAL, SYNC_EVERY, Disk, write_file
-from rillet.persistence.rdb.reader import HEADER, MAGICS
+from rillet.persistence.rdb.records import HEADER, MAGICS
 from rillet.persistence.rdb.writer import write_rdb
 from rillet.real_time import monotonic
 from rillet.runtime.engine import Engine

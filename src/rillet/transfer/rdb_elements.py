@@ -20,10 +20,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from rillet.errors import Corrupt
+from rillet.persistence.rdb.value_sizes import array_values
 from rillet.structs.listpack import Listpack
 from rillet.structs.ziplist import read_ziplist
 from rillet.structs.zipmap import read_zipmap
-from rillet.transfer.rdb_value_sizes import Key, array_values
 from rillet.types.rdb.primitives import RdbReader
 
 _SPECIAL_SCORES = {253: float("nan"), 254: float("inf"), 255: float("-inf")}
@@ -38,25 +38,25 @@ class Element(NamedTuple):
     score: float | None = None
 
 
-def elements(reader: RdbReader, key: Key, form: str, valkey: bool) -> Iterator[Element]:
-    """Yield the elements of the value at the reader's position, which has this form (rdb_value_sizes.FORMS)."""
+def elements(reader: RdbReader, kind: str, form: str, valkey: bool) -> Iterator[Element]:
+    """Yield the elements of the value at the reader's position, of a type and a form (value_sizes.FORMS)."""
     if form == "text":
         yield Element(value=reader.string())
     elif form in ("quicklist", "ziplists"):
         yield from _quicklist(reader, form)
     elif form == "cells":
-        for index, value, _ in array_values(reader):
+        for index, value in array_values(reader):
             small = index < 1 << 63
             yield Element(index if small else None, None if small else b"%d" % index, value)
     elif form in ("items", "pairs", "scores", "old scores") or form.startswith("expiring"):
-        yield from _singly(reader, key, form, valkey)
+        yield from _singly(reader, kind, form, valkey)
     else:
         if form.endswith("since"):
             reader.raw(8)
-        yield from _of_block(key, form, _texts(bytes(reader.buffer()), form))
+        yield from _of_block(kind, form, _texts(bytes(reader.buffer()), form))
 
 
-def _singly(reader: RdbReader, key: Key, form: str, valkey: bool) -> Iterator[Element]:
+def _singly(reader: RdbReader, kind: str, form: str, valkey: bool) -> Iterator[Element]:
     """Yield the elements of a value that the file stores as a count and the elements."""
     if form.endswith("since"):
         reader.raw(8)
@@ -75,7 +75,7 @@ def _singly(reader: RdbReader, key: Key, form: str, valkey: bool) -> Iterator[El
         elif form == "old scores":
             yield Element(value=text, score=_old_score(reader))
         else:
-            yield Element(position=index if key.type == "list" else None, value=text)
+            yield Element(position=index if kind == "list" else None, value=text)
 
 
 def _old_score(reader: RdbReader) -> float:
@@ -119,15 +119,15 @@ def _texts(block: bytes, form: str) -> list[bytes]:
     return Listpack.from_bytes(block).texts()
 
 
-def _of_block(key: Key, form: str, texts: list[bytes]) -> Iterator[Element]:
+def _of_block(kind: str, form: str, texts: list[bytes]) -> Iterator[Element]:
     """Yield the elements of a packed block by the type of the key."""
-    each = 3 if form.startswith("listpack of three") else 2 if key.type in ("hash", "zset") else 1
+    each = 3 if form.startswith("listpack of three") else 2 if kind in ("hash", "zset") else 1
     if len(texts) % each:
-        raise Corrupt(f"a {key.type} has {len(texts)} items in its packed block, which is not a multiple of {each}")
+        raise Corrupt(f"a {kind} has {len(texts)} items in its packed block, which is not a multiple of {each}")
     for at in range(0, len(texts), each):
-        if key.type == "hash":
+        if kind == "hash":
             yield Element(field=texts[at], value=texts[at + 1])
-        elif key.type == "zset":
+        elif kind == "zset":
             yield Element(value=texts[at], score=_number(texts[at + 1]))
         else:
-            yield Element(position=at if key.type == "list" else None, value=texts[at])
+            yield Element(position=at if kind == "list" else None, value=texts[at])

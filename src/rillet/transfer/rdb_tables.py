@@ -2,11 +2,8 @@
 
 `rillet.persistence.rdb.reader` loads a file into an engine. An analysis, such as a search for the largest keys of a
 server, needs rows instead, also from files larger than memory. So this module reads a file from front to back
-(rillet.types.rdb.primitives), measures each value, and discards the value:
-
-    FE n    FC ms    type key value    FF CRC-64
-     │       │         │   │    └──── read element by element: elements counted, lengths added up
-     db   expires    type  key        a stream's nodes: decoded one at a time (columns.nodes) for the table of entries
+(rillet.persistence.rdb.records), counts the elements of each value, and discards the value. A stream's nodes are
+decoded one at a time for the table of entries.
 
 The reader needs memory for the largest string, packed list or stream node, and for one batch. The size of a whole value
 does not matter. Values that rillet cannot load (the values of modules) have a row, too.
@@ -14,37 +11,33 @@ Packed lists are only decoded for the table of elements (rdb_elements.py), and s
 only the file's checksum protects the others. A truncated or malformed file raises LogCorrupt with the file, the offset
 and the expected content, after the batches of all records before that offset.
 
-**Memory of a key.** `serialized` is exact: the bytes of type, name and value in the file. `memory` is an estimate of
-the reply to MEMORY USAGE key SAMPLES 0 by a 64-bit Redis 7.0 with jemalloc that has loaded the file: the sum of the
-structures, each rounded to jemalloc's size classes. Radix trees of streams are measured as in the version that wrote
-the file: Redis 7.0 estimates their size, newer servers count the bytes. Compared with Redis 7.0 the estimate is exact
-for most keys and within 15 % for all. Newer servers use less memory: for keys of more than 4 KB the estimate is up to
-25 % above Redis 8.6 and 45 % above Valkey 9, and small keys may take a third of the estimate. The exception is a stream
-with many pending entries: Redis 8.6 indexes these entries twice and takes up to twice the estimate.
-tests/store/test_rdb_rows.py tests these limits. The values of modules have no estimate.
+`serialized` is exact: the bytes of type, name and value in the file. `size` is the decompressed bytes of the value's
+texts and packed blocks.
 
 Rejected: loading each value with rillet.types.rdb.value and measuring the object. A list of ten million elements would
-occupy memory, and the sizes of rillet's objects differ from the server's.
+occupy memory. An estimate of the memory that a server needs: see docs/not-included.md.
 """
 
 from __future__ import annotations
 
-import re
-import sys
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rillet.errors import Corrupt, LogCorrupt, StoreError
+from rillet.persistence.rdb.records import DATABASE, END, KEY_METADATA, MODULE_VALUE, RdbRecords
+from rillet.persistence.rdb.stream_parts import PendingRow, StreamParts
+from rillet.persistence.rdb.value_sizes import FORMS, UNREAD, ValueSize, skip_parts, skip_value
 from rillet.transfer.rdb_elements import elements
-from rillet.transfer.rdb_stream_tables import PendingRow, StreamValue
-from rillet.transfer.rdb_value_sizes import ENTRY, FORMS, UNREAD, Key, measure, step_over_parts, text_size
+from rillet.transfer.rdb_stream_tables import entry_batches
+from rillet.types.module import type_name
 from rillet.types.rdb.primitives import RdbReader
 
 # The columns of each table after `file` and `db`, in Spark's notation.
 _COLUMNS = {
     "keys": "key string, type string, encoding string, expires timestamp, ttl_seconds long, idle_seconds long, "
-    "frequency int, elements long, largest_element long, serialized long, memory long",
+    "frequency int, elements long, largest_element long, serialized long, size long",
     "elements": "key string, type string, index long, field string, value string, score double",
     "entries": "stream string, id string, id_ms long, id_seq long, timestamp timestamp, fields map<string, string>",
     "groups": "stream string, group string, last_delivered_id string, entries_read long, pending long, "
@@ -54,12 +47,8 @@ _COLUMNS = {
 TABLES = tuple(_COLUMNS)
 BATCH_ROWS = 10_000
 _LARGE = 16 << 20
+_EMBEDDED = 44  # bytes of the longest string that is one allocation with its object
 _LARGEST = {"int32": (1 << 31) - 1, "int64": (1 << 63) - 1}  # the highest value that a column of this type can store
-
-_HEADER = re.compile(rb"(REDIS|VALKEY)(\d+)")
-_NEWEST = {b"REDIS": 14, b"VALKEY": 80}
-_SLOT_IMPORT, _SLOT, _FUNCTION, _FUNCTION_PREVIEW, _MODULE_AUX = range(0xF3, 0xF8)
-_IDLE, _FREQUENCY, _FACT, _SIZES, _EXPIRE_MS, _EXPIRE_S, _DATABASE, _END = range(0xF8, 0x100)
 
 
 class RdbHeader(NamedTuple):
@@ -98,8 +87,12 @@ def rdb_files(places: str | Path | Iterable[str | Path]) -> list[str]:
 def rdb_facts(path: str | Path) -> RdbHeader:
     """Return the header of an RDB file; raise LogCorrupt if the file has another format. O(1)"""
     with _Walk(path) as walk:
-        walk.guarded(walk.head)
-        return RdbHeader(str(path), Path(path).stat().st_size, walk.version, walk.product, walk.auxiliary_fields())
+        records = walk.records
+        walk.guarded(records.header)
+        walk.guarded(records.next)
+        facts = {_text(name): _text(value) for name, value in records.facts.items()}
+        product = "valkey" if records.valkey else "redis"
+        return RdbHeader(str(path), Path(path).stat().st_size, records.version, product, facts)
 
 
 def schema_of(table: str) -> Any:
@@ -123,10 +116,8 @@ def rdb_batches(
 # -- reading of the file ---------------------------------------------------------------------------------------------
 
 
-def _major(version: bytes) -> int:
-    """Return the major number of a server version; the unreleased development versions have 255."""
-    first = version.split(b".")[0]
-    return int(first) if first.isdigit() else 0
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")
 
 
 def shown(raw: bytes) -> str:
@@ -140,7 +131,7 @@ def moment(milliseconds: int) -> int | None:
 
 
 class _Walk:
-    """An open RDB file: its reader and its header. A context manager."""
+    """An open RDB file and its records. A context manager."""
 
     def __init__(self, path: str | Path, progress: Callable[[int, int], None] | None = None) -> None:
         self.name = str(path)
@@ -149,10 +140,7 @@ class _Walk:
         self.progress = progress
         self.got = 0
         self.reader = RdbReader.reading(self._read)
-        self.version = 0
-        self.product = ""
-        self.facts: dict[bytes, bytes] = {}
-        self.next = -1  # the byte after the auxiliary fields: the type of the next record
+        self.records = RdbRecords(self.reader)
 
     def _read(self, view: memoryview) -> int:
         got = self.file.readinto(view)
@@ -177,40 +165,15 @@ class _Walk:
             reason = str(error) or "not enough memory for the value, or its length is wrong"
             raise LogCorrupt(self.name, self.reader.mark, reason) from None
 
-    def head(self) -> None:
-        """Read the magic bytes, the version, and the auxiliary fields after it."""
-        reader = self.reader
-        magic = reader.raw(1)
-        magic += reader.raw(8)
-        header = _HEADER.fullmatch(magic)
-        if header is None:
-            raise Corrupt(f"not an RDB file: it must begin with REDIS or VALKEY and a version, not {magic!r}")
-        self.version, self.product = int(header[2]), header[1].decode().lower()
-        newest = _NEWEST[header[1]]
-        if not 1 <= self.version <= newest:
-            raise Corrupt(f"RDB version {self.version} of {self.product} is unknown; rillet reads up to {newest}")
-        while (kind := reader.byte()) == _FACT:
-            name = reader.string()
-            self.facts[name] = reader.string()
-        self.next = kind
 
-    def auxiliary_fields(self) -> dict[str, str]:
-        """Return the auxiliary fields as text."""
-        return {name.decode("utf-8", "replace"): text.decode("utf-8", "replace") for name, text in self.facts.items()}
+@dataclass
+class _Key:
+    """The key that is being read."""
 
-    def guesses(self) -> bool:
-        """Return whether the server that wrote the file estimates the size of a radix tree (every Redis before 8)."""
-        return self.product == "redis" and _major(self.facts.get(b"redis-ver", b"")) < 8
-
-    def checksum(self) -> None:
-        """Compare the checksum at the end of the file with the checksum of the bytes before it."""
-        reader = self.reader
-        if self.version < 5:
-            return
-        found = reader.checksum_so_far()
-        stored = int.from_bytes(reader.raw(8), "little")
-        if stored and found != stored:
-            raise Corrupt(f"the stored checksum is {stored:016x}, but the checksum of the file's bytes is {found:016x}")
+    name: bytes = b""
+    type: str = ""
+    encoding: str = ""
+    size: ValueSize = ValueSize()
 
 
 class _Tables:
@@ -227,23 +190,24 @@ class _Tables:
         self.largest = [_LARGEST.get(str(kind)) for kind in self.schema.types]
         self.rows: list[tuple[Any, ...]] = []
         self.pieces: list[Any] = []
-        self.key = Key()
+        self.records = walk.records
+        self.key = _Key()
         self.db = 0
 
     def batches(self) -> Iterator[Any]:
         """Yield the record batches. At malformed bytes, yield the rows before them, then raise LogCorrupt."""
-        walk = self.walk
+        walk, records = self.walk, self.records
         failure: LogCorrupt | None = None
         try:
-            walk.guarded(walk.head)
-            kind = walk.next
-            while kind != _END:
-                if walk.guarded(self._about, kind):
-                    kind = walk.guarded(self.reader.byte)
-                    continue
-                yield from self._guarded_key(kind, self.reader.position - 1)
-                kind = walk.guarded(self.reader.byte)
-            walk.guarded(walk.checksum)
+            walk.guarded(records.header)
+            while (kind := walk.guarded(records.next)) != END:
+                if kind < KEY_METADATA:
+                    yield from self._guarded_key(kind, self.reader.position - 1)
+                elif kind == DATABASE:
+                    walk.guarded(self._select)
+                else:
+                    walk.guarded(records.skip, kind)
+            walk.guarded(records.checksum)
         except LogCorrupt as error:
             failure = error
         if self.rows:
@@ -281,96 +245,80 @@ class _Tables:
         self.rows = []
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
-    # -- records between keys
-
-    def _about(self, kind: int) -> bool:
-        """Read a record other than a key (a database number, an expiry ...); return False if the record is a key."""
-        reader, key = self.reader, self.key
-        if kind == _DATABASE:
-            self.db = reader.length()
-            if self.db > _LARGEST["int32"]:
-                raise Corrupt(f"the number of a database must be below 2147483648, not {self.db}")
-        elif kind == _EXPIRE_MS:
-            order: Any = "little" if self.walk.version >= 9 else sys.byteorder
-            key.expires = int.from_bytes(reader.raw(8), order, signed=True)
-        elif kind == _EXPIRE_S:
-            key.expires = int.from_bytes(reader.raw(4), "little", signed=True) * 1000
-        elif kind == _IDLE:
-            key.idle = reader.length()
-        elif kind == _FREQUENCY:
-            key.frequency = reader.byte()
-        elif kind == _FACT:
-            name = reader.string()
-            self.walk.facts[name] = reader.string()
-        elif kind in (_SIZES, _SLOT):
-            for _ in range(2 if kind == _SIZES else 3):
-                reader.length()
-        elif kind == _FUNCTION:
-            reader.string()
-        elif kind == _FUNCTION_PREVIEW:
-            for _ in range(2):
-                reader.string()
-            for _ in range(2 if reader.length() else 1):
-                reader.string()
-        elif kind == _MODULE_AUX:
-            reader.length()
-            step_over_parts(reader, key)
-        elif kind == _SLOT_IMPORT:
-            raise Corrupt("the file contains metadata of keys or the state of a slot import, which rillet cannot read")
-        else:
-            return False
-        return True
-
-    # -- reading a key
+    def _select(self) -> None:
+        self.db = self.reader.length()
+        if self.db > _LARGEST["int32"]:
+            raise Corrupt(f"the number of a database must be below 2147483648, not {self.db}")
 
     def _key(self, kind: int, began: int) -> Iterator[Any]:
-        reader, key = self.reader, self.key
-        key.name = reader.string()
+        reader, records = self.reader, self.records
+        key = self.key = _Key(reader.string())
         if kind not in FORMS:
             what = UNREAD.get(kind, f"RDB type {kind}")
             raise Corrupt(f"the key {shown(key.name)!r} (database {self.db}) holds {what}, which rillet cannot read")
         key.type, key.encoding, form = FORMS[kind]
         if form == "stream":
             yield from self._stream(kind)
-        elif self.table == "elements" and form != "parts":
+        elif self.table == "elements" and kind != MODULE_VALUE:
             name = shown(key.name)
-            for one in elements(reader, key, form, self.walk.product == "valkey"):
+            for one in elements(reader, key.type, form, records.valkey):
                 field = None if one.field is None else shown(one.field)
                 yield from self._row(name, key.type, one.position, field, shown(one.value), one.score)
+        elif self.table == "keys":
+            self._measure(kind)
         else:
-            measure(reader, key, form, self.walk.product, self.walk.facts)
+            skip_value(reader, kind, records.valkey)
         if self.table == "keys":
-            if key.memory is not None:
-                key.memory += text_size(len(key.name)) + ENTRY  # the key's entry in the database's hash table
+            idle = None if records.idle < 0 else records.idle
+            frequency = None if records.frequency < 0 else records.frequency
             yield from self._row(
-                shown(key.name), key.type, key.encoding, moment(key.expires), self._ttl(), key.idle, key.frequency,
-                key.elements, key.largest, reader.position - began, key.memory,
+                shown(key.name), key.type, key.encoding, moment(records.expires), self._ttl(), idle, frequency,
+                key.size.elements, key.size.largest, reader.position - began, key.size.size,
             )  # fmt: skip
-        self.key = Key()
+
+    def _measure(self, kind: int) -> None:
+        """Read past a value; find its encoding, if the type does not state it, and its sizes."""
+        reader, key = self.reader, self.key
+        if key.type == "string":
+            text = reader.string()
+            key.encoding = "int" if _is_integer(text) else "embstr" if len(text) <= _EMBEDDED else "raw"
+            key.size = ValueSize(1, len(text), 0, len(text))
+            return
+        if kind == MODULE_VALUE:
+            key.encoding = type_name(reader.length())
+            key.size = skip_parts(reader)
+            return
+        key.size = size = skip_value(reader, kind, self.records.valkey, opens=True)
+        if key.encoding == "quicklist" and size.blocks == 1 and not size.largest and _packs_lists(self.records.facts):
+            key.encoding = "listpack"
 
     def _ttl(self) -> int | None:
         """Return the seconds until the key's expiry when the file was written; negative if it had expired."""
-        written = self.walk.facts.get(b"ctime", b"")
-        if self.key.expires < 0 or not written.isdigit() or len(written) > 18:
+        written = self.records.facts.get(b"ctime", b"")
+        if self.records.expires < 0 or not written.isdigit() or len(written) > 18:
             return None
-        return self.key.expires // 1000 - int(written)
+        return self.records.expires // 1000 - int(written)
 
     def _stream(self, kind: int) -> Iterator[Any]:
         name = shown(self.key.name)
-        value = StreamValue(self.reader, self.key, kind, self.walk.guesses())
+        parts = StreamParts(self.reader, kind)
         pending: list[PendingRow] | None = [] if self.table == "pending" else None
-        schema = None
+        size = 0
         if self.table == "entries":
             import pyarrow as pa
 
             schema = pa.schema(list(self.schema)[3:])
-        for batch in value.read(schema, self.most, None if pending is None else pending.append):
-            yield from self._piece(batch)
+            for batch in entry_batches(parts, self.key.name, schema, self.most):
+                yield from self._piece(batch)
+        else:
+            size = sum(self.reader.skip_string() for _ in parts.nodes())
+        parts.finish(None if pending is None else pending.append)
+        self.key.size = ValueSize(parts.length, size=size)
         if self.table == "groups":
-            for one in value.groups:
+            for one in parts.groups:
                 yield from self._row(
                     name, shown(one.name), one.last, one.entries_read, one.pending, one.consumers, one.released,
-                    value.length, value.entries_added, value.last_id,
+                    parts.length, parts.entries_added, parts.last_id,
                 )  # fmt: skip
         for row in pending or ():
             whose = None if row.consumer is None else shown(row.consumer)
@@ -391,3 +339,17 @@ class _Tables:
 
         pieces, self.pieces = self.pieces, []
         return pieces[0] if len(pieces) == 1 else pa.Table.from_batches(pieces).combine_chunks().to_batches()[0]
+
+
+def _is_integer(text: bytes) -> bool:
+    """Return whether a server stores a string as a number: canonical digits within 64 bits."""
+    digits = text[1:] if text[:1] == b"-" else text
+    if len(text) > 20 or not digits.isdigit() or (digits[:1] == b"0" and text != b"0"):
+        return False
+    return -(1 << 63) <= int(text) < 1 << 63
+
+
+def _packs_lists(facts: dict[bytes, bytes]) -> bool:
+    """Return whether the server that wrote the file stores a short list as one packed block (since 7.2)."""
+    version = (facts.get(b"valkey-ver") or facts.get(b"redis-ver") or b"0").split(b".")
+    return tuple(int(part) if part.isdigit() else 0 for part in version[:2]) >= (7, 2)

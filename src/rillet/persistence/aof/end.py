@@ -25,7 +25,8 @@ from rillet.persistence.aof.frames import FrameReader, frame
 from rillet.persistence.aof.scan import CommandScan
 from rillet.persistence.checking import MANY_DATABASES
 from rillet.persistence.disk import REAL, Disk, write_all
-from rillet.persistence.rdb.reader import HEADER, MAGICS, load_rdb, read_facts, verify_checksum
+from rillet.persistence.rdb.reader import load_rdb, read_facts, verify_checksum
+from rillet.persistence.rdb.records import HEADER, MAGICS
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings.settings import Settings
 

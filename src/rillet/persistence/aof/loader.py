@@ -29,7 +29,8 @@ from rillet.persistence.aof import position
 from rillet.persistence.aof.command_applier import CommandApplier
 from rillet.persistence.aof.frames import MARK, WRITTEN_ON, FrameReader, is_empty
 from rillet.persistence.disk import REAL, Disk, write_file
-from rillet.persistence.rdb.reader import HEADER, MAGICS, load_rdb
+from rillet.persistence.rdb.reader import load_rdb
+from rillet.persistence.rdb.records import HEADER, MAGICS
 from rillet.real_time import monotonic
 from rillet.runtime.engine import Engine
 from rillet.runtime.session import Session

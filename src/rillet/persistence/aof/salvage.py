@@ -27,7 +27,7 @@ from zlib import crc32
 
 from rillet.errors import CommandError
 from rillet.persistence.aof.frames import MARK, WRITTEN_ON
-from rillet.persistence.rdb.reader import MAGICS
+from rillet.persistence.rdb.records import MAGICS
 from rillet.persistence.rdb.salvage import LostBytes, Salvaged, salvage_rdb
 from rillet.runtime.engine import Engine
 from rillet.runtime.registry import TABLE

@@ -1,15 +1,6 @@
 """Reads an RDB file, the data of a server at one moment, key by key (Redis: rdb.c, rdbLoadRioWithLoadingCtx).
 
-    REDIS0010 or VALKEY080                 magic and version
-    FA  name value                         auxiliary fields: redis-ver, used-mem, aof-base ...
-    FE  n                                  the following keys belong to database n
-    FB  keys expires                       hash table sizes, skipped
-    F4  slot keys expires                  the same for a slot of a cluster, skipped
-    F5  code                               a function library; F6: the format of the first 7.0 previews
-    F7  module 2 when  parts 0             data of a module that belongs to no key
-    [FC ms] [FD s] [F8 idle] [F9 freq]     of the next key: expiry, idle time, access frequency
-    type key value                         a key; the value as in rillet.types.rdb.value
-    FF  CRC-64 (8, little endian)          the end; since version 5. 0 means no checksum
+rillet.persistence.rdb.records draws the records, and finds them.
 
 Versions 1 to 14 and Valkey's 80 are read from a path or from any stream of bytes, seekable or not. Memory holds the
 data and a window of the file (rillet.types.rdb.primitives). The base of a log is such a file, so a directory of Redis
@@ -35,9 +26,8 @@ loaded with corrected counters (rillet.types.rdb.stream).
 
 from __future__ import annotations
 
+import contextlib
 import gc
-import re
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from io import RawIOBase
@@ -49,11 +39,25 @@ from rillet.errors import CommandError, Corrupt, LogCorrupt, NewerFormat
 from rillet.persistence.debug_delay import debug_delay
 from rillet.persistence.disk import REAL, Disk
 from rillet.persistence.rdb.plain_keys import read_plain_keys
+from rillet.persistence.rdb.records import (
+    CHECKSUM_SINCE,
+    DATABASE,
+    END,
+    FUNCTION,
+    FUNCTION_PREVIEW,
+    HEADER,
+    HEADER_FORM,
+    KEY_METADATA,
+    MODULE_VALUE,
+    RdbRecords,
+    Unsupported,
+    wrong_checksum,
+)
+from rillet.persistence.rdb.value_sizes import UNREAD, skip_parts
 from rillet.persistence.worker_thread import WorkerThread
 from rillet.runtime.engine import Engine
 from rillet.scripting.functions import library_names, library_record, metadata, preview_code
 from rillet.structs.crc64 import crc64
-from rillet.types.compat import COMPATS
 from rillet.types.hash import Hash
 from rillet.types.module import KeyPlace, find_type, type_name
 from rillet.types.rdb import value as rdb
@@ -64,25 +68,11 @@ from rillet.types.string import new_string
 Unknown = Literal["refuse", "skip", "keep"]
 """The treatment of function libraries and of modules' data."""
 
-MAGICS = (b"REDIS", b"VALKEY")
-HEADER = 9
-_HEADER = re.compile(rb"(REDIS|VALKEY)(\d+)")
-# Since Valkey 9, the magic of its files is VALKEY.
-NEWEST_VALKEY = COMPATS["valkey"].rdb_version
-_CHECKSUM_SINCE = 5
-_LITTLE_ENDIAN_SINCE = 9
-_KEY_METADATA, _SLOT_SIZES, _FUNCTION, _FUNCTION_PREVIEW, _MODULE_AUX = range(0xF3, 0xF8)
-_IDLE, _FREQUENCY, _FACT, _SIZES, _EXPIRE_MS, _EXPIRE_S, _DATABASE, _END = range(0xF8, 0x100)
-_MODULE_VALUE = 7
-# The types of the parts of a module's data (RDB_MODULE_OPCODE_*).
-_PART_END, _PART_SIGNED, _PART_UNSIGNED, _PART_FLOAT, _PART_DOUBLE, _PART_STRING = range(6)
+_PART_UNSIGNED = 2  # a type of a part of a module's data (RDB_MODULE_OPCODE_UINT)
 _FACTS = 4096  # bytes at the beginning of a file that hold its auxiliary fields
 _PIECE = 1 << 20
 _AFTER_KEYS = 2  # the load time of module data that follows the keys
 _NAMED = 10  # how many omitted, and how many corrected keys the server's log names
-_TYPES = {
-    6: "a module value of Redis 4.0's previews", 29: "a rate limit",
-}  # fmt: skip
 _READS = "this version reads strings, lists, sets, hashes, sorted sets, arrays and streams"
 
 
@@ -152,17 +142,13 @@ def load_rdb(path: Path, engine: Engine, *, disk: Disk = REAL, **options: Unpack
 
 def read_facts(path: Path, disk: Disk = REAL) -> dict[bytes, bytes]:
     """Return the auxiliary fields at the beginning of the file (redis-ver, ctime ...). O(1)"""
-    facts: dict[bytes, bytes] = {}
     with disk.read_from(path) as file:
-        reader = RdbReader(file.read(_FACTS))
-    try:
-        reader.raw(HEADER)
-        while reader.byte() == _FACT:
-            name = reader.string()
-            facts[name] = reader.string()
-    except (Corrupt, IndexError):
-        pass  # not an RDB file, or longer fields: what was read is what is known
-    return facts
+        records = RdbRecords(RdbReader(file.read(_FACTS)))
+    # An error: not an RDB file, or longer fields. What was read is what is known.
+    with contextlib.suppress(Corrupt, IndexError):
+        records.header(relaxed=True)
+        records.next()
+    return records.facts
 
 
 def verify_checksum(path: Path, disk: Disk = REAL) -> None:
@@ -173,20 +159,19 @@ def verify_checksum(path: Path, disk: Disk = REAL) -> None:
     size = disk.size(path)
     with disk.read_from(path) as file:
         piece = file.read(HEADER)
-        header = _HEADER.fullmatch(piece)
+        header = HEADER_FORM.fullmatch(piece)
         if header is None or size < HEADER + 1 + 8:
             raise LogCorrupt(str(path), 0, f"not an RDB file: REDIS or VALKEY and a version expected, found {piece!r}")
-        if int(header[2]) < _CHECKSUM_SINCE:
+        if int(header[2]) < CHECKSUM_SINCE:
             return
         actual, left = crc64(piece), size - HEADER - 8
         while left and (piece := file.read(min(left, _PIECE))):
             actual, left = crc64(piece, actual), left - len(piece)
         stored = int.from_bytes(file.read(8), "little")
-    if left or piece[-1] != _END:
+    if left or piece[-1] != END:
         raise LogCorrupt(str(path), size, "the RDB file ends too early")
     if stored and actual != stored:
-        raise LogCorrupt(str(path), size - 8, f"RDB CRC error: the file states the checksum {stored:016x}, but its "
-                         f"bytes have {actual:016x}")  # fmt: skip
+        raise LogCorrupt(str(path), size - 8, wrong_checksum(stored, actual))
 
 
 def load_rdb_from(source: BinaryIO | RawIOBase, name: str, engine: Engine, **options: Unpack[LoadOptions]) -> Loaded:
@@ -228,6 +213,7 @@ class _RdbLoader:
         self.name = name
         self.engine = engine
         self.reader = reader
+        self.records = RdbRecords(reader)
         # Drop keys that expired before this time (ms since the epoch; -1: keep all keys).
         self.now = engine.clock.now_ms() if options.get("drop_expired") else -1
         self.on_expired = options.get("on_expired")
@@ -238,35 +224,36 @@ class _RdbLoader:
         self.omits_libraries = options.get("unknown") == "skip"
         self.checked: bool = settings.rdbchecksum and not settings.skip_checksum_validation
         self.relaxed = settings.rdb_version_check == "relaxed"
-        self.version = 0
         self.databases: list[Any] = options.get("databases") or engine.databases
         self.kept = options.get("kept")
         self.keeps = options.get("keeps")
         self.database = self.databases[0]
-        self.expires = self.idle = self.frequency = -1
         self.keys = self.expired = self.empty = self.skipped = self.corrected = 0
-        self.facts: dict[bytes, bytes] = {}
         # Whether modules listen to the event `loaded`, which each key then causes.
         self.libraries: set[bytes] | None = None  # the names of the function libraries, once there is one in the file
         self.heard: bool = engine.modules is not None and engine.modules.hears_loading
 
     def load(self) -> Loaded:
-        reader = self.reader
-        kind = -1
+        reader, records = self.reader, self.records
         try:
-            self._header()
-            while (kind := self._next()) != _END:
-                if kind >= _KEY_METADATA:
-                    self._about(kind)
-                elif kind == _MODULE_VALUE:
+            records.header(self.relaxed)
+            while (kind := self._next()) != END:
+                if kind == DATABASE:
+                    self._select()
+                elif kind >= KEY_METADATA:
+                    self._foreign(kind)
+                elif kind == MODULE_VALUE:
                     self._module_value()
                 else:
                     self._key(kind)
-            self._checksum()
+            records.checksum(self.checked)
+        except Unsupported as error:
+            raise NewerFormat(f"{self.name}: offset {reader.mark}: {error}") from None
         except (Corrupt, IndexError, OverflowError, MemoryError) as error:
-            reason, check = str(error) or "out of memory", rdb.check_of(error, kind)
+            reason, check = str(error) or "out of memory", rdb.check_of(error, records.kind)
             raise LogCorrupt(self.name, reader.mark, f"{reason} ({check})" if check else reason, check) from None
-        return Loaded(reader.position, self.keys, self.expired, self.empty, self.skipped, self.version, self.facts)
+        return Loaded(reader.position, self.keys, self.expired, self.empty, self.skipped, records.version,
+                      records.facts)  # fmt: skip
 
     def _wait(self) -> None:
         """Sleep as `key-load-delay` says, which may change meanwhile, and report the progress."""
@@ -277,72 +264,26 @@ class _RdbLoader:
 
     def _next(self) -> int:
         """Load the keys that are plain strings; return the kind of the next record."""
-        plain = not self.delay and not self.heard and self.keeps is None
-        if plain and self.expires == self.idle == self.frequency == -1:
+        records = self.records
+        if not self.delay and not self.heard and self.keeps is None and records.kind < KEY_METADATA:
             while count := read_plain_keys(self.reader, self.database, self.merge):
                 self.keys += count
-        return self.reader.byte()
+        return records.next()
 
-    def _header(self) -> None:
-        magic = self.reader.raw(1)
-        magic += self.reader.raw(HEADER - 1)
-        header = _HEADER.fullmatch(magic)
-        if header is None:
-            raise Corrupt(f"not an RDB file: REDIS or VALKEY and a version expected, found {magic!r}")
-        self.version, valkey = int(header[2]), header[1] == b"VALKEY"
-        newest = NEWEST_VALKEY if valkey else rdb.NEWEST_VERSION
-        if self.version > newest and not self.relaxed:
-            newer = "Valkey newer than 9" if valkey else "Redis newer than 8.8"
-            raise NewerFormat(
-                f"{self.name}: RDB version {self.version}; rillet reads up to {newest}: upgrade rillet, "
-                f"or use the server that wrote it, a {newer}"
-            )
-        if self.version < 1 or (valkey and self.version <= rdb.NEWEST_VERSION):
-            raise Corrupt(f"not an RDB file: unknown version {self.version} of {header[1].decode()}")
-
-    def _about(self, kind: int) -> None:
-        """Read a record that is not a key."""
-        reader = self.reader
-        if kind == _FACT:
-            name = reader.string()
-            self.facts[name] = reader.string()
-        elif kind == _DATABASE:
-            number = reader.length()
-            if number >= len(self.databases):
-                there = len(self.databases)
-                raise NewerFormat(
-                    f"{self.name}: offset {self.reader.mark}: database {number}; the setting databases is {there}"
-                )
-            self.database = self.databases[number]
-        elif kind == _SIZES:
-            reader.length()
-            reader.length()
-        elif kind == _SLOT_SIZES:
-            for _ in range(3):
-                reader.length()
-        elif kind == _EXPIRE_MS:
-            # Before RDB version 9, the time has the byte order of the machine that wrote it (rdbLoadMillisecondTime).
-            order: Any = "little" if self.version >= _LITTLE_ENDIAN_SINCE else sys.byteorder
-            self.expires = int.from_bytes(reader.raw(8), order, signed=True)
-        elif kind == _EXPIRE_S:
-            self.expires = int.from_bytes(reader.raw(4), "little", signed=True) * 1000
-        elif kind == _IDLE:
-            self.idle = reader.length()
-        elif kind == _FREQUENCY:
-            self.frequency = reader.byte()
-        else:
-            self._foreign(kind)
+    def _select(self) -> None:
+        """Continue with the keys of another database."""
+        number = self.reader.length()
+        if number >= len(self.databases):
+            raise Unsupported(f"database {number}; the setting databases is {len(self.databases)}")
+        self.database = self.databases[number]
 
     def _foreign(self, kind: int) -> None:
         """Keep a function library; reject, skip or keep data of a module, as the option `unknown` requires."""
         reader = self.reader
         began = reader.mark
-        if kind in (_FUNCTION, _FUNCTION_PREVIEW):
-            self._library(reader.string() if kind == _FUNCTION else preview_code(reader))
+        if kind in (FUNCTION, FUNCTION_PREVIEW):
+            self._library(reader.string() if kind == FUNCTION else preview_code(reader))
             return
-        if kind == _KEY_METADATA:
-            what = "metadata of keys, or the state of a slot's import"
-            raise NewerFormat(f"{self.name}: offset {began}: {what}, which this version does not read")
         reader.keep()
         number = reader.length()
         known = find_type(self.engine.settings.module_types, number)
@@ -354,16 +295,17 @@ class _RdbLoader:
             raise self._no_module(began, "data", number)
         kept = self._kept()
         place = kept.after if self._when() == _AFTER_KEYS else kept.before
-        self._parts()
+        skip_parts(reader)
         raw = bytes((kind,)) + reader.kept()
         if self.unknown == "keep":
             place.append(raw)
         else:
             self.skipped += 1
 
-    def _no_module(self, offset: int, what: str, number: int) -> NewerFormat:
-        return NewerFormat(
-            f"{self.name}: offset {offset}: {what} of the module type {type_name(number)!r}; no loaded module has this "
+    def _no_module(self, offset: int, what: str, number: int) -> Unsupported:
+        self.reader.mark = offset
+        return Unsupported(
+            f"{what} of the module type {type_name(number)!r}; no loaded module has this "
             'type: rdb_foreign="skip" (rillet serve --rdb-foreign skip) omits such data, and "keep" keeps its bytes'
         )
 
@@ -399,12 +341,10 @@ class _RdbLoader:
             name = key.decode("utf-8", "backslashreplace")
             what = f"the key {name!r} (database {self.database.index}) holds a value"
             raise self._no_module(began, what, number)
-        self._parts()
+        skip_parts(self.reader)
         value = self.reader.kept()
-        expires, self.expires = self.expires, -1
-        self.idle = self.frequency = -1
         if self.unknown == "keep":
-            self._kept().values.append(KeptValue(self.database.index, key, expires, value))
+            self._kept().values.append(KeptValue(self.database.index, key, self.records.expires, value))
         else:
             self.skipped += 1
 
@@ -417,49 +357,30 @@ class _RdbLoader:
             raise Corrupt("expected the load time of a module's data (before or after the keys)")
         return self.reader.length()
 
-    def _parts(self) -> None:
-        reader = self.reader
-        while (part := reader.length()) != _PART_END:
-            if part in (_PART_SIGNED, _PART_UNSIGNED):
-                reader.length()
-            elif part == _PART_FLOAT:
-                reader.raw(4)
-            elif part == _PART_DOUBLE:
-                reader.raw(8)
-            elif part == _PART_STRING:
-                reader.string()
-            else:
-                raise Corrupt(f"expected the type of a part of a module's data (0 to 5), found {part}")
-
     def _key(self, kind: int) -> None:
         reader = self.reader
         began = reader.mark
         key = reader.string()
-        if kind in _TYPES:
+        if kind in UNREAD:
             name = key.decode("utf-8", "backslashreplace")
-            raise NewerFormat(
-                f"{self.name}: offset {began}: the key {name!r} (database {self.database.index}) holds {_TYPES[kind]}; "
-                f"{_READS}"
-            )
+            reader.mark = began
+            raise Unsupported(f"the key {name!r} (database {self.database.index}) holds {UNREAD[kind]}; {_READS}")
         value: object
         try:
             if kind == rdb.TYPE_STRING:  # the fast path for files with millions of strings
                 value = new_string(reader.string())
             else:
-                value = rdb.load(reader, kind, self.engine.settings, max(self.now, 0), False, self.version)
+                value = rdb.load(reader, kind, self.engine.settings, max(self.now, 0), False, self.records.version)
                 if reader.corrected:
                     self._report_corrected(key)
         except EmptyValue:
-            self.expires = self.idle = self.frequency = -1
             self._leave_out(key)
             return
         self._store(key, value)
 
     def _store(self, key: bytes, value: object) -> None:
         """Store a value that was read, with the expiry and the access data that preceded it."""
-        expires, self.expires = self.expires, -1
-        idle, self.idle = self.idle, -1
-        frequency, self.frequency = self.frequency, -1
+        expires = self.records.expires
         if self.keeps is not None and not self.keeps(key):
             return
         if 0 <= expires < self.now or (isinstance(value, Hash) and not self._keep_fields(key, value)):
@@ -470,8 +391,8 @@ class _RdbLoader:
         if not self.merge and key in database.keys:
             raise Corrupt(f"the key {key.decode('utf-8', 'backslashreplace')!r} occurs twice", "RDB has duplicated key")
         database.put(key, value)
-        if idle >= 0 or frequency >= 0:
-            database.restore_access(key, idle, frequency)
+        if self.records.idle >= 0 or self.records.frequency >= 0:
+            database.restore_access(key, self.records.idle, self.records.frequency)
         if self.delay:
             self._wait()
         if isinstance(value, Stream):
@@ -512,21 +433,6 @@ class _RdbLoader:
             shown = name if name.isprintable() else repr(name)
             self.engine.host.log_line(f"{self.name}: the key {shown} (database {self.database.index}): {found}")
 
-    def _checksum(self) -> None:
-        reader = self.reader
-        if self.version < _CHECKSUM_SINCE:
-            # Such a file has no checksum and no log after it, so more bytes mean that its version field is damaged.
-            if not reader.is_over():
-                raise Corrupt(f"expected the end of the file after RDB version {self.version}, found more bytes")
-            return
-        actual = reader.checksum_so_far()
-        stored = int.from_bytes(reader.raw(8), "little")
-        if stored and actual != stored and self.checked:
-            # Redis's error text begins with "RDB CRC error" (rdb.c: rdbLoadRioWithLoadingCtx)
-            raise Corrupt(
-                f"RDB CRC error: the file states the checksum {stored:016x}, but its bytes have {actual:016x}"
-            )
 
-
-__all__ = ["HEADER", "MAGICS", "Kept", "KeptValue", "Loaded", "Unknown", "kept_of", "load_rdb", "load_rdb_from",
+__all__ = ["Kept", "KeptValue", "Loaded", "Unknown", "kept_of", "load_rdb", "load_rdb_from",
            "read_facts", "verify_checksum"]  # fmt: skip

@@ -26,44 +26,39 @@ from itertools import islice, takewhile
 from typing import NamedTuple
 
 from rillet.errors import Corrupt
-from rillet.persistence.rdb.reader import HEADER, MAGICS
+from rillet.persistence.rdb.records import (
+    CHECKSUM_SINCE,
+    DATABASE,
+    END,
+    EXPIRE_MS,
+    EXPIRE_S,
+    FACT,
+    FREQUENCY,
+    FUNCTION,
+    HEADER,
+    HEADER_FORM,
+    IDLE,
+    MAGICS,
+    MODULE_AUX,
+    SIZES,
+    SLOT_SIZES,
+    RdbRecord,
+    RdbRecords,
+)
 from rillet.types.rdb.primitives import RdbReader
 from rillet.types.rdb.value import NEWEST_VERSION
 
-KEY_METADATA, SLOT_SIZES, FUNCTION, FUNCTION_PREVIEW, MODULE_AUX = range(0xF3, 0xF8)
-IDLE, FREQUENCY, FACT, SIZES, EXPIRE_MS, EXPIRE_S, DATABASE, END = range(0xF8, 0x100)
-MODULE_VALUE = 7
-_CHECKSUM = 8  # bytes after END since version 5
-_CHECKSUM_SINCE = 5
-_PREFIXES = {EXPIRE_MS: 8, EXPIRE_S: 4, FREQUENCY: 1}
+_CHECKSUM = 8  # bytes after END
 _LOOK_BACK = 4  # records before an invalid byte in which a place to continue is searched
 _ENOUGH = 2  # keys that must follow each other before more damage
 _MOST_PLACES = 200
 _LOG = re.compile(rb"\*\d{1,7}\r\n\$\d|#TS:|#RILLET:")  # the beginning of the commands after the base of a log
 _SAMPLE = 100
-_MAX_RATIO = 300  # an LZF block of n bytes cannot have more than n * 264 bytes of contents
 
-# RDB types by the form of their values.
-_ONE_STRING = frozenset((0, 9, 10, 11, 12, 13, 16, 17, 20))
-_STRINGS = {1: 1, 2: 1, 4: 2, 14: 1}  # the number of strings per element
-_STREAMS = frozenset((15, 19, 21, 26, 27))
 # The types that servers write since RDB version 10; other bytes do not begin a record after a gap.
 _WRITTEN_SINCE_10 = frozenset((0, 2, 4, 5, 7, 11, 16, 17, 18, 19, 20, 21, 22, 24, 25, 26, 27, 28))
-_OPCODES = frozenset((DATABASE, SIZES, SLOT_SIZES, FUNCTION, MODULE_AUX, FACT, END, IDLE, *_PREFIXES))
-
-
-class RdbRecord(NamedTuple):
-    """A record: data[start:end]; kind is an opcode or the RDB type of a value that begins at `value`.
-
-    key: the offset of the key's name, -1 if the record is not a key. expires: in ms since the epoch, -1: never.
-    """
-
-    start: int
-    end: int
-    kind: int
-    key: int = -1
-    value: int = -1
-    expires: int = -1
+_OPCODES = frozenset((DATABASE, SIZES, SLOT_SIZES, FUNCTION, MODULE_AUX, FACT, END, IDLE, EXPIRE_MS, EXPIRE_S,
+                      FREQUENCY))  # fmt: skip
 
 
 class _Fate(NamedTuple):
@@ -93,8 +88,10 @@ class RdbScan:
         self._is_sound = is_sound
         self._names: set[bytes] = set()  # the encoded names of the keys of the current database
         self._fates: dict[int, _Fate] = {}
-        header = re.match(rb"(?:REDIS|VALKEY)(\d+)", data[:HEADER])
-        self.version = int(header[1]) if header is not None else NEWEST_VERSION
+        header = HEADER_FORM.match(data[:HEADER])
+        self.version = int(header[2]) if header is not None else NEWEST_VERSION
+        self._reader = RdbReader(data)
+        self._walk = RdbRecords(self._reader, self.version)
         self._first = HEADER if data.startswith(MAGICS) else 0
         kinds = _WRITTEN_SINCE_10 if self.version >= 10 else frozenset(range(29))
         self._beginnings = re.compile(b"[" + b"".join(re.escape(bytes((one,))) for one in kinds | _OPCODES) + b"]")
@@ -104,7 +101,7 @@ class RdbScan:
         data, at = self.data, self._first
         while at < len(data):
             try:
-                record = read_record(data, at, self.version)
+                record = self._record(at)
                 if record.kind == END and not self._is_end(record):
                     raise Corrupt("the end of the file, but more bytes follow")
                 if record.kind == DATABASE:
@@ -126,9 +123,14 @@ class RdbScan:
             self.records.append(record)
             at = record.end
 
+    def _record(self, at: int) -> RdbRecord:
+        """Return the record at an offset; Corrupt or IndexError if there is none."""
+        self._reader.seek(at)
+        return self._walk.record()
+
     @property
     def _checksum_size(self) -> int:
-        return _CHECKSUM if self.version >= _CHECKSUM_SINCE else 0
+        return _CHECKSUM if self.version >= CHECKSUM_SINCE else 0
 
     def _is_end(self, record: RdbRecord) -> bool:
         """Return whether the file, or its RDB part before commands of a log, ends after this record."""
@@ -208,7 +210,7 @@ class RdbScan:
             places.append(place)
             if place > bad:
                 # The first place may be inside a damaged value, and its record may end at the right place or after it.
-                window = min(window, read_record(self.data, place, self.version).end)
+                window = min(window, self._record(place).end)
         return places or unlikely[:_MOST_PLACES], window
 
     def _continues(self, place: int, bad: int) -> bool:
@@ -233,7 +235,7 @@ class RdbScan:
         fates, path, at = self._fates, [], place
         while at not in fates:
             try:
-                record = read_record(self.data, at, self.version)
+                record = self._record(at)
             except (Corrupt, IndexError):
                 fates[at] = _Fate(0, at, False)
                 break
@@ -275,7 +277,7 @@ class RdbScan:
         read = 0
         for record in reversed(records):
             if record.key < 0 and record.kind in (SIZES, DATABASE):
-                return (length_at(self.data, record.start + 1)[0] if record.kind == SIZES else -1), read
+                return (RdbReader(self.data, record.start + 1).length() if record.kind == SIZES else -1), read
             read += record.key >= 0
         return -1, read
 
@@ -296,7 +298,7 @@ class RdbScan:
     def _records_from(self, place: int) -> Iterator[RdbRecord]:
         """Yield the records from an offset to the end of the file or to an invalid byte."""
         with contextlib.suppress(Corrupt, IndexError):
-            while (record := read_record(self.data, place, self.version)).kind != END:
+            while (record := self._record(place)).kind != END:
                 yield record
                 place = record.end
 
@@ -315,205 +317,4 @@ def _is_text(name: bytes) -> bool:
         return False
 
 
-# -- one record ----------------------------------------------------------------------------------------
-
-
-def read_record(data: bytes, at: int, version: int) -> RdbRecord:
-    """Return the record at an offset; Corrupt or IndexError if there is none. O(number of parts)"""
-    start, expires = at, -1
-    kind = data[at]
-    while kind in _PREFIXES or kind == IDLE:
-        if kind == IDLE:
-            at = length_at(data, at + 1)[1]
-        else:
-            size = _PREFIXES[kind]
-            if kind != FREQUENCY:
-                expires = int.from_bytes(data[at + 1 : at + 1 + size], "little", signed=True)
-                expires *= 1000 if kind == EXPIRE_S else 1
-            at += 1 + size
-        kind = data[at]
-    if kind >= KEY_METADATA:
-        if at != start:
-            raise Corrupt("a key expected after its expiry")
-        return RdbRecord(start, _within(data, _end_of_opcode(data, kind, at + 1)), kind)
-    value = string_end(data, at + 1)
-    return RdbRecord(start, _within(data, _end_of_value(data, kind, value)), kind, at + 1, value, expires)
-
-
-def _within(data: bytes, end: int) -> int:
-    if end > len(data):
-        raise Corrupt("the file ends inside a record")
-    return end
-
-
-def length_at(data: bytes, at: int) -> tuple[int, int]:
-    """Return a length and the offset after it."""
-    first = data[at]
-    form = first >> 6
-    if form == 0:
-        return first, at + 1
-    if form == 1:
-        return (first & 63) << 8 | data[at + 1], at + 2
-    if first == 0x80:
-        return int.from_bytes(data[at + 1 : at + 5], "big"), at + 5
-    if first == 0x81:
-        return int.from_bytes(data[at + 1 : at + 9], "big"), at + 9
-    raise Corrupt("a length expected")
-
-
-def string_end(data: bytes, at: int) -> int:
-    """Return the offset after a string."""
-    first = data[at]
-    if first < 0xC0:
-        size, at = length_at(data, at)
-    elif first == 0xC3:
-        size, at = length_at(data, at + 1)
-        contents, at = length_at(data, at)
-        if contents > size * _MAX_RATIO:
-            raise Corrupt("a compressed string with an impossible length")
-    elif first < 0xC3:
-        size, at = 1 << (first & 3), at + 1
-    else:
-        raise Corrupt("a string expected")
-    return _within(data, at + size)
-
-
-def _lengths(data: bytes, at: int, count: int) -> int:
-    for _ in range(count):
-        at = length_at(data, at)[1]
-    return at
-
-
-def _count(data: bytes, at: int) -> tuple[int, int]:
-    """Return a number of elements, each of which takes at least one byte, and the offset after it."""
-    count, at = length_at(data, at)
-    if count > len(data) - at:
-        raise Corrupt("more elements than bytes")
-    return count, at
-
-
-def _strings(data: bytes, at: int, count: int) -> int:
-    for _ in range(count):
-        at = string_end(data, at)
-    return at
-
-
-def _end_of_opcode(data: bytes, kind: int, at: int) -> int:
-    if kind == FACT:
-        return _strings(data, at, 2)
-    if kind == DATABASE:
-        return length_at(data, at)[1]
-    if kind == SIZES:
-        return _lengths(data, at, 2)
-    if kind == SLOT_SIZES:
-        return _lengths(data, at, 3)
-    if kind == FUNCTION:
-        return string_end(data, at)
-    if kind == FUNCTION_PREVIEW:
-        described, at = length_at(data, _strings(data, at, 2))
-        return _strings(data, at, 2 if described else 1)
-    if kind == MODULE_AUX:
-        return _parts(data, _lengths(data, at, 3))
-    if kind == END:
-        return at
-    raise Corrupt("an opcode that this version does not read")
-
-
-def _end_of_value(data: bytes, kind: int, at: int) -> int:
-    if kind in _ONE_STRING:
-        return string_end(data, at)
-    if kind in _STRINGS:
-        count, at = _count(data, at)
-        return _strings(data, at, count * _STRINGS[kind])
-    if kind in _STREAMS:
-        return _stream(data, kind, at)
-    if kind == MODULE_VALUE:
-        return _parts(data, length_at(data, at)[1])
-    if kind == 28:
-        return _array(data, at)
-    if kind == 25:  # a hash with field expiry, as a listpack: the least expiry, the listpack
-        return string_end(data, at + 8)
-    at += 8 if kind == 24 else 0  # a hash with field expiry: the least expiry, then an expiry per field
-    if kind not in (3, 5, 18, 22, 24):
-        raise Corrupt("an unknown type")
-    count, at = _count(data, at)
-    for _ in range(count):
-        if kind == 3:
-            at = string_end(data, at)
-            at += 1 if data[at] >= 253 else 1 + data[at]  # the score as text
-        elif kind == 5:
-            at = string_end(data, at) + 8
-        elif kind == 18:
-            at = string_end(data, length_at(data, at)[1])
-        elif kind == 22:  # Valkey's hash with field expiry
-            at = _strings(data, at, 2) + 8
-        else:
-            at = _strings(data, length_at(data, at)[1], 2)
-    return at
-
-
-def _array(data: bytes, at: int) -> int:
-    """Return the offset after an array (rillet.types.rdb.array draws its parts)."""
-    count, at = _count(data, at)
-    inserted, at = length_at(data, at)
-    at = _lengths(data, at, inserted)
-    if inserted > 1:
-        raise Corrupt("the insert index of an array expected")
-    for _ in range(count):
-        kind, at = length_at(data, length_at(data, at)[1])
-        if kind > 3:
-            raise Corrupt("a value of an array expected")
-        at = at + 8 if kind in (1, 2) else string_end(data, at)
-    return at
-
-
-def _stream(data: bytes, kind: int, at: int) -> int:
-    """Return the offset after a stream (rillet.types.rdb.stream draws its parts)."""
-    nodes, at = _count(data, at)
-    for _ in range(nodes):
-        if data[at] != 16:  # the length of a node's ID
-            raise Corrupt("the ID of a stream node expected")
-        at = _strings(data, at, 2)
-    at = _lengths(data, at, 3 if kind == 15 else 8)
-    groups, at = _count(data, at)
-    for _ in range(groups):
-        at = _lengths(data, string_end(data, at), 2 if kind == 15 else 3)
-        pending, at = _count(data, at)
-        for _ in range(pending):
-            at = length_at(data, at + 24)[1]
-        consumers, at = _count(data, at)
-        for _ in range(consumers):
-            at = string_end(data, at) + (8 if kind < 21 else 16)
-            pending, at = _count(data, at)
-            at = _within(data, at + 16 * pending)
-        if kind >= 27:
-            released, at = _count(data, at)
-            at = _within(data, at + 16 * released)
-    if kind >= 26:
-        producers, at = _count(data, _lengths(data, at, 2))
-        for _ in range(producers):
-            messages, at = _count(data, string_end(data, at))
-            for _ in range(messages):
-                at = _lengths(data, string_end(data, at), 2)
-        at = _lengths(data, at, 2)
-    return at
-
-
-def _parts(data: bytes, at: int) -> int:
-    """Return the offset after the parts of a module's data."""
-    while True:
-        part, at = length_at(data, at)
-        if part == 0:
-            return at
-        if part in (1, 2):
-            at = length_at(data, at)[1]
-        elif part in (3, 4):
-            at += 4 if part == 3 else 8
-        elif part == 5:
-            at = string_end(data, at)
-        else:
-            raise Corrupt("a part of a module's data expected")
-
-
-__all__ = ["DATABASE", "EXPIRE_MS", "FUNCTION", "FUNCTION_PREVIEW", "MODULE_AUX", "MODULE_VALUE", "SIZES", "RdbRecord",
-           "RdbScan", "length_at", "read_record", "string_end"]  # fmt: skip
+__all__ = ["RdbScan"]

@@ -16,17 +16,20 @@ from pathlib import Path
 
 from rillet.commands.stream.idmp import track
 from rillet.errors import Corrupt
-from rillet.persistence.rdb.reader import NEWEST_VALKEY, KeptValue, kept_of
-from rillet.persistence.rdb.record_scan import (
+from rillet.persistence.rdb.reader import KeptValue, kept_of
+from rillet.persistence.rdb.record_scan import RdbScan
+from rillet.persistence.rdb.records import (
+    CHECKSUM_SINCE,
     DATABASE,
     EXPIRE_MS,
     FUNCTION,
     FUNCTION_PREVIEW,
+    KEY_METADATA,
     MODULE_AUX,
     MODULE_VALUE,
+    NEWEST_VALKEY,
     SIZES,
     RdbRecord,
-    RdbScan,
 )
 from rillet.persistence.rdb.stream_salvage import salvage_stream
 from rillet.runtime.engine import Engine
@@ -38,8 +41,6 @@ from rillet.types.rdb.stream import STREAM_TYPES
 from rillet.types.stream.stream import Stream
 
 _CHECKSUM = 8
-_CHECKSUM_SINCE = 5
-_LEAST_OPCODE = 0xF3
 _NEAR = 3  # records before a gap that may have been read with a wrong length
 _BAD_VALUE = (Corrupt, IndexError, OverflowError, MemoryError)
 
@@ -117,7 +118,7 @@ class _RdbSalvage:
 
     def _check_sum(self, scan: RdbScan) -> None:
         before = scan.end - _CHECKSUM
-        if scan.version < _CHECKSUM_SINCE or not scan.ended or self.losses:
+        if scan.version < CHECKSUM_SINCE or not scan.ended or self.losses:
             return
         stored = int.from_bytes(self.data[before : scan.end], "little")
         if stored and crc64(self.data[:before]) != stored:
@@ -256,7 +257,7 @@ class _RdbSalvage:
             if kind == EXPIRE_MS:
                 reader.raw(8)
                 kind = reader.byte()
-            name = reader.string() if kind < _LEAST_OPCODE else b""
+            name = reader.string() if kind < KEY_METADATA else b""
             return name if name and name.decode().isprintable() else None
         except (*_BAD_VALUE, UnicodeDecodeError):
             return None

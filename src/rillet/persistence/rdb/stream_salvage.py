@@ -30,7 +30,6 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from rillet.errors import Corrupt
-from rillet.persistence.rdb.record_scan import length_at, string_end
 from rillet.structs.listpack import Listpack
 from rillet.types.rdb.primitives import RdbReader
 from rillet.types.rdb.stream import TYPE_STREAM_5, TYPE_STREAM_72, TYPE_STREAM_86, TYPE_STREAM_88, load_producers
@@ -110,7 +109,7 @@ def salvage_stream(
 class _StreamSalvage:
     def __init__(self, data: bytes, start: int, end: int, kind: int, is_end: bool) -> None:
         self.data = data
-        self.at = start
+        self.reader = RdbReader(data, start, end)
         self.end = end
         self.is_end = is_end
         self.kind = kind
@@ -144,18 +143,22 @@ class _StreamSalvage:
     def _lose_rest(self, start: int, what: str) -> None:
         """Report everything from an offset on as lost, instead of the parts that were read there."""
         self.losses = [loss for loss in self.losses if loss.start < start]
-        self.at = self.end
+        self.reader.seek(self.end)
         self._lose(start, what)
 
     # -- the parts of the format -----------------------------------------------------------------------
 
+    @property
+    def at(self) -> int:
+        return self.reader.position
+
     def _length(self) -> int:
-        value, self.at = length_at(self.data, self.at)
-        return value
+        return self.reader.length()
 
     def _string(self) -> bytes | None:
         """Read a string; return None if it is damaged."""
-        start, self.at = self.at, string_end(self.data, self.at)
+        start = self.at
+        self.reader.skip_string()
         try:
             return RdbReader(self.data, start, self.at).string()
         except _BAD:
@@ -166,16 +169,14 @@ class _StreamSalvage:
         return ms << 64 | self._length()
 
     def _raw_id(self) -> int:
-        self.at += 16
-        return int.from_bytes(self.data[self.at - 16 : self.at], "big")
+        return int.from_bytes(self.reader.raw(16), "big")
 
     def _raw_ids(self) -> list[int]:
         return [self._raw_id() for _ in range(self._length())]
 
     def _time(self) -> int:
         """Read a time in ms; return 0 if it is impossible."""
-        self.at += 8
-        time = int.from_bytes(self.data[self.at - 8 : self.at], "little", signed=True)
+        time = self.reader.milliseconds()
         return time if -1 <= time < _END_OF_TIME else 0
 
     # -- nodes -----------------------------------------------------------------------------------------
@@ -184,7 +185,9 @@ class _StreamSalvage:
         """Read the nodes; return the valid ones, and the places of all in the file."""
         sound, places = [], []
         for _ in range(self._length()):
-            start, self.at = self.at, string_end(self.data, self.at + _KEY)
+            start = self.at
+            self.reader.skip(_KEY)
+            self.reader.skip_string()
             places.append((start, self.at))
             node = _valid_node(self.data, start, self.at)
             if node is not None:

@@ -1,13 +1,6 @@
 """Writes an RDB file, the data at one moment, key by key (Redis: rdb.c, rdbSaveRio).
 
-    REDIS0010                              magic and version
-    FA  name value                         auxiliary fields: redis-ver, redis-bits, ctime, used-mem, aof-base; with a
-                                           replication stream: repl-stream-db, repl-id, repl-offset
-    F7 .. F5 ..                            data of modules without a key; function libraries of a loaded file
-    FE  n   FB  keys expires               a database with keys, and the sizes of its hash tables
-    [FC ms] [F8 idle] [F9 freq]            of the next key: expiry, idle time (s) or access frequency, by policy
-    type key value                         a key; the value as in rillet.types.rdb.value
-    FF  CRC-64 (8, little endian)          the end; 0 means no checksum (rdbchecksum no)
+rillet.persistence.rdb.records draws the bytes.
 
 The version precedes the keys, so it is determined first: the oldest version that supports the type of every value. Only
 streams, arrays and hashes with field expiry can need a newer one than 10; the keyspace knows whether it has such
@@ -38,6 +31,7 @@ from rillet.keyspace.database import Database
 from rillet.keyspace.lru import LFU
 from rillet.persistence.debug_delay import debug_delay
 from rillet.persistence.disk import REAL, SYNC_EVERY, Disk, Sink, write_all
+from rillet.persistence.rdb import records
 from rillet.persistence.rdb.plain_keys import END, OTHER, PlainKeys, versioned_values
 from rillet.persistence.rdb.reader import Kept, KeptValue, kept_of
 from rillet.runtime.engine import Engine
@@ -56,9 +50,6 @@ OLDEST_VERSION = 9
 _FUNCTIONS_SINCE = 10
 _LISTPACKS_SINCE = 10
 
-_IDLE, _FREQUENCY, _FACT, _SIZES, _EXPIRE_MS, _DATABASE, _END = 0xF8, 0xF9, 0xFA, 0xFB, 0xFC, 0xFE, 0xFF
-_MODULE_VALUE = 7
-_MODULE_AUX = 0xF7
 # Report progress every 1024 keys (rdb.c: rdbSaveDb).
 _PROGRESS_MASK = 1023
 
@@ -180,7 +171,7 @@ class _RdbFileWriter:
             self._functions()
         if self.parts.data:
             self._databases()
-        self.piece.byte(_END)
+        self.piece.byte(records.END)
         self.piece.flush()
         write_all(self.file, self.checksum.to_bytes(8, "little"))
 
@@ -207,7 +198,7 @@ class _RdbFileWriter:
     def _module_data(self, when: int) -> None:
         """Write the data of loaded modules that belongs to no key (rdbSaveModulesAux)."""
         for kind in self.engine.settings.module_types.values():
-            kind.save_aux(self.piece, _MODULE_AUX, when)
+            kind.save_aux(self.piece, records.MODULE_AUX, when)
             self.piece.spill()
 
     def _header(self, log_base: bool) -> None:
@@ -228,7 +219,7 @@ class _RdbFileWriter:
             **({} if log_base else engine.replication.saved_position()), b"aof-base": b"%d" % log_base,
         }  # fmt: skip
         for name, value in facts.items():
-            self.piece.byte(_FACT)
+            self.piece.byte(records.FACT)
             self.piece.string(name)
             self.piece.string(value)
 
@@ -245,9 +236,9 @@ class _RdbFileWriter:
     def _database(self, database: Database, foreign: list[KeptValue]) -> None:
         """Write the keys of a database (rdbSaveDb)."""
         piece = self.piece
-        piece.byte(_DATABASE)
+        piece.byte(records.DATABASE)
         piece.length(database.index)
-        piece.byte(_SIZES)
+        piece.byte(records.SIZES)
         piece.length(len(database) + len(foreign))
         piece.length(len(database.expires) + sum(value.expires >= 0 for value in foreign))
         walk = PlainKeys(piece, database, self.version is None or self.version >= _LISTPACKS_SINCE)
@@ -269,7 +260,7 @@ class _RdbFileWriter:
             database.keys.pauses -= 1
         for kept in foreign:
             self._expiry(kept.expires)
-            self._head(_MODULE_VALUE, kept.key)
+            self._head(records.MODULE_VALUE, kept.key)
             piece.raw(kept.value)
             piece.spill()
 
@@ -294,7 +285,7 @@ class _RdbFileWriter:
 
     def _expiry(self, expires: int) -> None:
         if expires >= 0:
-            self.piece.byte(_EXPIRE_MS)
+            self.piece.byte(records.EXPIRE_MS)
             self.piece.milliseconds(expires)
 
     def _access(self, database: Database, n: int) -> None:
@@ -303,10 +294,10 @@ class _RdbFileWriter:
             return
         bits = database.keys.lru(n)
         if self.access.mode == LFU:
-            self.piece.byte(_FREQUENCY)
+            self.piece.byte(records.FREQUENCY)
             self.piece.byte(self.access.frequency(bits))
         else:
-            self.piece.byte(_IDLE)
+            self.piece.byte(records.IDLE)
             self.piece.length(self.access.idle_time(bits))
 
     def _head(self, kind: int, key: bytes) -> None:

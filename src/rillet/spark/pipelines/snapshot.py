@@ -1,4 +1,4 @@
-"""snapshot: reads RDB files as DataFrames (keys, elements, entries, groups, pending), and reports their memory.
+"""snapshot: reads RDB files as DataFrames (keys, elements, entries, groups, pending), and reports their sizes.
 
     keys = snapshot(spark, "backups/*.rdb")              # files of any version of Redis, Valkey or rillet
     elements = snapshot(spark, "dump.rdb", "elements")   # key, type, index, field, value, score: all other types
@@ -6,8 +6,7 @@
     report(keys)["prefixes"].show()
 
 Each file is a Spark task, which reads the file once per table, from front to back, in bounded memory.
-rillet.transfer.rdb_tables defines the columns and the estimate in the column `memory`. Each executor must have the
-files at the same path.
+rillet.transfer.rdb_tables defines the columns. Each executor must have the files at the same path.
 
 **A damaged file** yields all rows before the damage. Then, with the mode PERMISSIVE, it yields one row in which only
 `file` and `_corrupt` (file, offset, cause) are set; with DROPMALFORMED, no further row. With FAILFAST, the query fails.
@@ -74,21 +73,21 @@ def report(keys: DataFrame, *, separator: str = ":", depth: int = 1, top: int = 
     sound = keys.where(F.col(CORRUPT).isNull())
     sums: list[Column] = [
         F.count("*").alias("keys"), F.sum("elements").alias("elements"), F.sum("serialized").alias("serialized"),
-        F.sum("memory").alias("memory"),
+        F.sum("size").alias("size"),
     ]  # fmt: skip
-    by_size = [F.desc("memory"), F.desc("serialized")]
+    by_size = F.desc("size")
     prefix = F.when(F.instr("key", separator) > 0, F.substring_index("key", separator, depth)).otherwise("(none)")
     left = F.when(F.col("expires").isNull(), "never expires").when(F.col("ttl_seconds").isNull(), "unknown")
     for seconds, name in _LEFT:
         left = left.when(F.col("ttl_seconds") < seconds, name)
     return {
-        "types": sound.groupBy("type", "encoding").agg(*sums).orderBy(*by_size),
+        "types": sound.groupBy("type", "encoding").agg(*sums).orderBy(by_size),
         "prefixes": sound.groupBy(prefix.alias("prefix"))
-        .agg(*sums, F.max_by("key", F.struct("memory", "serialized", "key")).alias("biggest"))
-        .orderBy(*by_size)
+        .agg(*sums, F.max_by("key", F.struct("size", "key")).alias("biggest"))
+        .orderBy(by_size)
         .limit(top),
-        "biggest": sound.select("key", "type", "encoding", "elements", "serialized", "memory", "db", "file")
-        .orderBy(*by_size, "key")
+        "biggest": sound.select("key", "type", "encoding", "elements", "serialized", "size", "db", "file")
+        .orderBy(by_size, "key")
         .limit(top),
         "lifetimes": sound.groupBy(left.otherwise("30 days or more").alias("left"))
         .agg(*sums, F.min("ttl_seconds").alias("soonest"))
@@ -200,9 +199,8 @@ def run(options: argparse.Namespace) -> int:
     for row in damaged:
         print(f"DAMAGED {row['damage']}")
     total = sum(row["keys"] for row in collected["files"])
-    memory, size = (sum(row[name] or 0 for row in collected["files"]) for name in ("memory", "serialized"))
-    line = f"{counted(len(files), 'file')}, {counted(total, 'key')}, {in_bytes(memory)} of memory (estimated), "
-    line += f"{in_bytes(size)} in the files"
+    size = sum(row["serialized"] or 0 for row in collected["files"])
+    line = f"{counted(len(files), 'file')}, {counted(total, 'key')}, {in_bytes(size)} in the files"
     if options.out is not None:
         line += f"; {', '.join(options.tables)} written to {options.out}"
     print(line + (f"; {counted(len(damaged), 'file')} could not be read completely" if damaged else ""))
@@ -210,7 +208,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _print(collected: dict[str, list[Any]]) -> None:
-    """Print the tables of the report on an RDB file's memory."""
+    """Print the tables of the report."""
     for row in collected["files"]:
         if row["damage"] is None:
             rdb = rdb_facts(row["file"])
@@ -221,6 +219,6 @@ def _print(collected: dict[str, list[Any]]) -> None:
         rows = collected[name]
         if rows:
             head = [column for column in rows[0].asDict() if column not in ("soonest", "file")]
-            cells = [[in_bytes(row[c]) if c in ("serialized", "memory") else row[c] for c in head] for row in rows]
+            cells = [[in_bytes(row[c]) if c in ("serialized", "size") else row[c] for c in head] for row in rows]
             print(f"\n{title}\n{table(head, cells)}")
     print()

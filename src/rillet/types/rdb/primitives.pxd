@@ -60,6 +60,10 @@ cdef class RdbReader:
     cdef Py_ssize_t _block(self, long long mark)
     cdef bytes _text(self, unsigned long long form)
     cpdef bytes string(self)
+    cpdef Py_ssize_t skip_string(self) except -1
+    cpdef Py_ssize_t skip(self, Py_ssize_t n) except -1
+    cpdef unsigned long long count(self) except? 7777777777777777777
+    cpdef bint seek(self, Py_ssize_t position)
     cpdef bytearray buffer(self)
     cpdef long long milliseconds(self) except? -1
     cpdef bint raw_id(self)

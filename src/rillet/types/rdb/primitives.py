@@ -586,6 +586,50 @@ class RdbReader:
         return self._take(n)
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def skip_string(self) -> cython.Py_ssize_t:
+        """Pass over a string in any form; return the length of its contents."""
+        mark: cython.longlong = self.base + self.at
+        n: cython.ulonglong = self._length_or_special()
+        size: cython.Py_ssize_t = 0
+        if not self.special:
+            if n >= _MOST:
+                raise Corrupt(f"a length of {n} bytes is impossible", _END)
+            size = n
+            return self.skip(size)
+        if n == 3:
+            packed: cython.Py_ssize_t = self._block(mark)
+            size = self.seq
+            self.skip(packed)
+            return size
+        return len(self._text(n))
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def skip(self, n: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """Pass over n bytes; return n."""
+        self.need(n)
+        self.at += n
+        return n
+
+    @cython.ccall
+    @cython.exceptval(7777777777777777777, check=True)
+    def count(self) -> cython.ulonglong:
+        """Read a number of elements; Corrupt if the data, unless it comes from a source, has fewer bytes."""
+        n: cython.ulonglong = self.length()
+        if self.source is None and n > cython.cast(cython.ulonglong, self.limit - self.at):
+            raise Corrupt(f"{n} elements expected in {self.limit - self.at} bytes", _END)
+        return n
+
+    @cython.ccall
+    def seek(self, position: cython.Py_ssize_t) -> cython.bint:
+        """Continue at an offset of the data, which does not come from a source."""
+        if position < 0 or position > self.limit:
+            raise IndexError("the offset exceeds the data")
+        self.at = self.mark = position
+        return True
+
+    @cython.ccall
     def buffer(self) -> bytearray:
         """Read a string into a new buffer, which can become a listpack without another copy."""
         mark: cython.longlong = self.base + self.at
