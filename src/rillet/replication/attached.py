@@ -19,10 +19,13 @@ the end of the data in what it receives (repl_start_cmd_stream_on_ack).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rillet.replication.backlog import Backlog
 from rillet.runtime.replication import WAIT_CHANNEL, ReplicaProperties
+
+if TYPE_CHECKING:
+    from rillet.runtime.session import Session
 
 WAIT_START, WAIT_END, SENDING, ONLINE = "wait_start", "wait_end", "send_bulk", "online"
 STREAMING = "send_bulk_and_stream"
@@ -39,7 +42,7 @@ class AttachedReplica:
         "old_protocol", "position", "properties", "sent_ms", "session", "state", "streams", "waiting_since",
     )  # fmt: skip
 
-    def __init__(self, session: Any, properties: ReplicaProperties, now: int) -> None:
+    def __init__(self, session: Session, properties: ReplicaProperties, now: int) -> None:
         self.session = session
         self.connection: Any = session.transport
         self.properties = properties

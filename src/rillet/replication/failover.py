@@ -11,11 +11,14 @@ in the second state makes this server the master again.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rillet.errors import CommandError
 from rillet.replication.attached import ONLINE, AttachedReplica
 from rillet.runtime.replication import FAILOVER_IN_PROGRESS, NO_FAILOVER
+
+if TYPE_CHECKING:
+    from rillet.replication.master import ReplicationStream
 
 WAITING = "waiting-for-sync"
 
@@ -23,7 +26,7 @@ WAITING = "waiting-for-sync"
 class Failover:
     """The handover of one master; see ReplicationState.failover and failover_state."""
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: ReplicationStream) -> None:
         self._stream = stream
         self._state = stream.state
         self._host = stream.engine.host

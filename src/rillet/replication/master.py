@@ -39,6 +39,7 @@ from rillet.runtime.replication import NO_FAILOVER, RDB_CHANNEL, ReplicationStat
 
 if TYPE_CHECKING:
     from rillet.runtime.engine import Engine
+    from rillet.runtime.session import Session
 
 _PING = b"*1\r\n$4\r\nPING\r\n"
 _GETACK = b"*3\r\n$8\r\nREPLCONF\r\n$6\r\nGETACK\r\n$1\r\n*\r\n"
@@ -309,7 +310,7 @@ class ReplicationStream:
 
     # -- attaching ---------------------------------------------------------------------------------------
 
-    def attach(self, session: Any, history: str | None, offset: int) -> None:
+    def attach(self, session: Session, history: str | None, offset: int) -> None:
         """Make a client's connection that of a replica (syncCommand); history None: SYNC. CommandError.
 
         Everything that the client receives from now on comes from this object.
@@ -517,7 +518,7 @@ class ReplicationStream:
 
     # -- acknowledgements ----------------------------------------------------------------------------------
 
-    def acknowledge(self, session: Any, offset: int, disk_offset: int | None) -> None:
+    def acknowledge(self, session: Session, offset: int, disk_offset: int | None) -> None:
         """Take a replica's REPLCONF ACK: the offsets that it has applied, and that are on its disk."""
         replica: AttachedReplica | None = session.extra.get("attached")
         if replica is None:
@@ -538,7 +539,7 @@ class ReplicationStream:
         if self.state.refusal is not None:
             self._refresh_good()
 
-    def alive(self, session: Any) -> None:
+    def alive(self, session: Session) -> None:
         """Take a line break of a replica, which shows that it is busy but there (networking.c: processInlineBuffer)."""
         session.extra["attached"].ack_ms = self.engine.clock.uptime_ms()
 

@@ -30,7 +30,7 @@ rdbChannelStreamReplDataToDb, rdbChannelAbort.)
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rillet.errors import Redirect, Unblocked
 from rillet.protocol.command_parser import pack_command
@@ -54,6 +54,9 @@ from rillet.replication.handshake import (
 from rillet.runtime.engine import Engine
 from rillet.runtime.replica import master_address
 from rillet.runtime.replication import FAILOVER_IN_PROGRESS, new_id
+
+if TYPE_CHECKING:
+    from rillet.runtime.settings.settings import Settings
 
 NONE, CONNECT, CONNECTING, HANDSHAKE, TRANSFER, CONNECTED = (
     "none", "connect", "connecting", "handshake", "sync", "connected")  # fmt: skip
@@ -133,7 +136,7 @@ class Follower:
         self._second = second
         self._new_applier = applier
         self.filtered = filtered
-        self._settings: Any = engine.settings
+        self._settings: Settings = engine.settings
         self.state = NONE
         self.applier: Any = None
         self.resumable = False

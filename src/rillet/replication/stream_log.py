@@ -8,9 +8,12 @@ settled at once, because replicas never delay a reply (WAIT asks for that).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rillet.protocol.propagation_buffer import PropagationBuffer
+
+if TYPE_CHECKING:
+    from rillet.replication.master import ReplicationStream
 
 
 class StreamLog:
@@ -20,7 +23,7 @@ class StreamLog:
     writing = False
     unwritten = 0
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: ReplicationStream) -> None:
         self._stream = stream
         self.feed = PropagationBuffer()
 

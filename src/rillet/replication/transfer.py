@@ -19,12 +19,15 @@ import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rillet.persistence.fork import ChildOutcome, Children, ChildReport
 from rillet.persistence.rdb.snapshots import PURPOSE, Snapshots
 from rillet.persistence.rdb.writer import RdbParts, stream_rdb
 from rillet.replication.attached import SENDING, WAIT_END, AttachedReplica
+
+if TYPE_CHECKING:
+    from rillet.replication.master import ReplicationStream
 
 _PIECE = 1 << 18  # bytes that are sent at once
 _MARK_BYTES = 20  # of the end mark, which is written in hexadecimal
@@ -45,7 +48,7 @@ class Transfer:
 
     on_disk = False
 
-    def __init__(self, stream: Any, replicas: list[AttachedReplica]) -> None:
+    def __init__(self, stream: ReplicationStream, replicas: list[AttachedReplica]) -> None:
         self.stream = stream
         self.replicas = list(replicas)
         self.request = replicas[0].properties.request
@@ -81,8 +84,8 @@ class Transfer:
 class PipeTransfer(Transfer):
     """Sends what a child writes into a pipe, without a file."""
 
-    def __init__(self, stream: Any, replicas: list[AttachedReplica], children: Children, watcher: TransferWatcher,
-                 guard: contextlib.AbstractContextManager[Any]) -> None:  # fmt: skip
+    def __init__(self, stream: ReplicationStream, replicas: list[AttachedReplica], children: Children,
+                 watcher: TransferWatcher, guard: contextlib.AbstractContextManager[Any]) -> None:  # fmt: skip
         super().__init__(stream, replicas)
         self._children = children
         self._watcher = watcher
@@ -227,7 +230,7 @@ class FileTransfer(Transfer):
 
     on_disk = True
 
-    def __init__(self, stream: Any, replicas: list[AttachedReplica]) -> None:
+    def __init__(self, stream: ReplicationStream, replicas: list[AttachedReplica]) -> None:
         super().__init__(stream, replicas)
         self._senders: dict[AttachedReplica, _Sender] = {}
         self._descriptor = -1
@@ -279,7 +282,7 @@ class FileTransfer(Transfer):
 class InlineTransfer(FileTransfer):
     """Writes the data to a file without a name in this process, while the engine waits. O(data)"""
 
-    def __init__(self, stream: Any, replicas: list[AttachedReplica]) -> None:
+    def __init__(self, stream: ReplicationStream, replicas: list[AttachedReplica]) -> None:
         super().__init__(stream, replicas)
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - `begin` closes it
         stream_rdb(_PipeFile(self._file.fileno()), stream.engine, parts_of(replicas[0]))
@@ -294,7 +297,7 @@ class InlineTransfer(FileTransfer):
 class SavedTransfer(FileTransfer):
     """Lets a child write the RDB file of the server (BGSAVE), then sends it."""
 
-    def __init__(self, stream: Any, replicas: list[AttachedReplica], snapshots: Snapshots) -> None:
+    def __init__(self, stream: ReplicationStream, replicas: list[AttachedReplica], snapshots: Snapshots) -> None:
         super().__init__(stream, replicas)
         self._snapshots = snapshots
         self._saving = True

@@ -18,6 +18,7 @@ from rillet.keyspace.memory_usage import dict_bytes
 
 if TYPE_CHECKING:
     from rillet.runtime.command_engine import CommandEngine
+    from rillet.runtime.session import Session
 
 StatValues = dict[str, Any]
 _PREFIX = 24  # the place of a prefix of CLIENT TRACKING; its bytes belong to the table of prefixes
@@ -36,7 +37,7 @@ def human(size: float) -> str:
     return f"{size / 1024**power:.2f}{' KMGTP'[power]}"
 
 
-def session_bytes(session: Any) -> int:
+def session_bytes(session: Session) -> int:
     """Return the bytes of a session: its replies, subscriptions and queued commands. O(queued commands)"""
     queued = sum(sum(map(len, argv)) + 64 * len(argv) for _, argv in session.queue)
     prefixes = 0 if session.tracking is None else _PREFIX * len(session.tracking.prefixes)

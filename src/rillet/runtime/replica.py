@@ -10,16 +10,18 @@ remembered (`ReplicationState.own_keys`), and the engine deletes them in time (R
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rillet.errors import Loading, MasterDown, ReadOnly, Redirect
 from rillet.runtime.pause import SCRIPT_WRITES
 
 if TYPE_CHECKING:
     from rillet.runtime.command_engine import CommandEngine
+    from rillet.runtime.registry import Command
+    from rillet.runtime.session import Session
 
 
-def refuse_write(engine: CommandEngine, session: Any, entry: Any, argv: list[bytes]) -> None:
+def refuse_write(engine: CommandEngine, session: Session, entry: Command, argv: list[bytes]) -> None:
     """Raise ReadOnly for a write of a client; on a writable replica, remember the keys of the write."""
     queue = [(one, words) for one, words in session.queue if one.write] if entry.fullname == "exec" else []
     engine.writing = bool(queue) or entry.write
@@ -36,7 +38,7 @@ def refuse_write(engine: CommandEngine, session: Any, entry: Any, argv: list[byt
             own[session.db.index, words[position]] = None
 
 
-def redirect(engine: CommandEngine, session: Any, entry: Any, argv: list[bytes]) -> None:
+def redirect(engine: CommandEngine, session: Session, entry: Command, argv: list[bytes]) -> None:
     """Raise Redirect for a command that the client can send to the master instead (clientSupportStandAloneRedirect).
 
     Scripts with flags are writes, unless they declare `no-writes`.
@@ -59,7 +61,7 @@ def _is_stale(engine: CommandEngine) -> bool:
     return not engine.settings.replica_serve_stale_data and not engine.replication.link.connected
 
 
-def refuse_stale(engine: CommandEngine, session: Any, entry: Any) -> None:
+def refuse_stale(engine: CommandEngine, session: Session, entry: Command) -> None:
     """Raise MasterDown for a command that needs the data while the link to the master is down.
 
     While new data is loaded beside the old data, a few commands are refused as during every load.
@@ -73,7 +75,7 @@ def refuse_stale(engine: CommandEngine, session: Any, entry: Any) -> None:
         raise MasterDown()
 
 
-def script_refusal(engine: CommandEngine, entry: Any) -> bytes | None:
+def script_refusal(engine: CommandEngine, entry: Command) -> bytes | None:
     """Return the error for a command of a script on a replica, or None."""
     if entry.write and engine.settings.replica_read_only:
         return f"READONLY {ReadOnly.default}".encode()

@@ -14,9 +14,13 @@ follows a master.
 from __future__ import annotations
 
 from os import urandom
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rillet.types.compat import Compat
+
+if TYPE_CHECKING:
+    from rillet.runtime.session import Session
+    from rillet.runtime.settings.settings import Settings
 
 NO_ID = "0" * 40  # of a history that does not exist
 # Values of ReplicationState.failover_state, besides that of rillet.replication.failover.
@@ -65,17 +69,17 @@ class ReplicaProperties:
         return self.filters, self.compressed, self.checked, self.server, self.separate
 
 
-def uses_channel(settings: Any) -> bool:
+def uses_channel(settings: Settings) -> bool:
     """Return whether a replica or a master uses the second connection for snapshots: Redis 8 and newer have it."""
     return bool(settings.repl_rdb_channel and settings.compat.knows(80) and not settings.compat.valkey)
 
 
-def offers_channel(settings: Any) -> bool:
+def offers_channel(settings: Settings) -> bool:
     """Return whether a master of these settings sends snapshots over a second connection."""
     return uses_channel(settings) and bool(settings.repl_diskless_sync)
 
 
-def properties_of(session: Any) -> ReplicaProperties:
+def properties_of(session: Session) -> ReplicaProperties:
     """Return what a client said about itself as a replica."""
     found: ReplicaProperties | None = session.extra.get("replica")
     if found is None:

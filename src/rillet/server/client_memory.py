@@ -13,13 +13,14 @@ Costs: a measurement O(1), O(n log n) while the limit is exceeded.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rillet.runtime.memory import session_bytes
 from rillet.runtime.session_state import REPLICA
 from rillet.server.log_lines import LOGGER
 
 if TYPE_CHECKING:
+    from rillet.runtime.settings.settings import Settings
     from rillet.server.connection import ClientConnection
     from rillet.server.server import Server
 
@@ -27,7 +28,7 @@ _FEW = 100  # clients that INFO measures
 _LEAST = 5  # clients that each run of the periodic job measures (server.c: CLIENTS_CRON_MIN_ITERATIONS)
 
 
-def client_limit(settings: Any) -> int:
+def client_limit(settings: Settings) -> int:
     """Return maxmemory-clients in bytes, 0 without a limit (getMaxClientsMemory)."""
     limit: int = settings.maxmemory_clients
     return limit if limit >= 0 else settings.maxmemory * -limit // 100

@@ -25,6 +25,7 @@ from rillet.types.compat import Compat
 
 if TYPE_CHECKING:
     from rillet.runtime.command_engine import CommandEngine
+    from rillet.runtime.settings.settings import Settings
 
 try:
     import resource
@@ -63,7 +64,7 @@ def _build() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _supervisor(settings: Any) -> str:
+def _supervisor(settings: Settings) -> str:
     """Return the service manager to which the server reports."""
     chosen: str = settings.supervised
     return ("systemd" if "NOTIFY_SOCKET" in os.environ else "no") if chosen == "auto" else chosen

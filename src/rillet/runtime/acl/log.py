@@ -6,13 +6,14 @@ among the ten newest.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rillet.runtime.acl.user import DENIED_CHANNEL, DENIED_COMMAND, DENIED_DATABASE, DENIED_KEY
 from rillet.runtime.client_line import client_line
 
 if TYPE_CHECKING:
     from rillet.runtime.command_engine import CommandEngine
+    from rillet.runtime.session import Session
 
 _SAME_MS = 60_000
 _SEARCHED = 10
@@ -52,7 +53,7 @@ class AclLog:
         self.entries: list[LogEntry] = []
         self.denials = dict.fromkeys((AUTH, *REASONS.values(), TLS_CERTIFICATE), 0)
 
-    def add(self, session: Any, reason: bytes, context: bytes, item: bytes, user: bytes) -> None:
+    def add(self, session: Session, reason: bytes, context: bytes, item: bytes, user: bytes) -> None:
         """Record an event."""
         self.denials[reason] += 1
         longest = self._engine.settings.acllog_max_len
@@ -62,7 +63,7 @@ class AclLog:
             self._record(session, reason, context, item, user)
         del self.entries[longest:]
 
-    def _record(self, session: Any, reason: bytes, context: bytes, item: bytes, user: bytes) -> None:
+    def _record(self, session: Session, reason: bytes, context: bytes, item: bytes, user: bytes) -> None:
         now = self._engine.clock.now_ms()
         client = client_line(session, session)
         for at, entry in enumerate(self.entries[:_SEARCHED]):

@@ -451,8 +451,10 @@ class Settings:
             raise SettingError(f"{parameter.attribute}={value!r}: {str(error).removeprefix('ERR ')}") from None
 
     if TYPE_CHECKING:
-        # For mypy: every setting is an attribute. Defined at run time, this method would slow down every access.
+        # For mypy: every setting is an attribute. Defined at run time, these methods would slow down every access.
         def __getattr__(self, name: str) -> Any: ...
+
+        def __setattr__(self, name: str, value: Any) -> None: ...
 
     def parameter(self, name: str) -> SettingType | None:
         """Return the setting of that name in any case, also one of a module; None if the server of `compat` lacks it.

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rillet.client.address import Address
 from rillet.client.connection import Connection
@@ -36,6 +36,10 @@ from rillet.store.follow.resync_pace import ResyncPace
 from rillet.store.follow.snapshot_loading import SnapshotLoading
 from rillet.store.follow.stream_reader import VERSION, server_of
 from rillet.store.transports.steady_event import SteadyEvent
+
+if TYPE_CHECKING:
+    from rillet.runtime.session import Session
+    from rillet.runtime.settings.settings import Settings
 
 LOGGER = logger("attach")
 CONNECT_SECONDS = 5.0
@@ -69,7 +73,7 @@ class FollowLink:
     def __init__(self, engine: Engine, lock: Any, address: Address, keys: KeyFilter | None, log: ChangeLog,
                  directory: FollowDirectory | None) -> None:  # fmt: skip
         self._engine = engine
-        self._settings: Any = engine.settings
+        self._settings: Settings = engine.settings
         self._lock = lock
         self.address = replace(address, db=0, protocol=2)
         self._keys = keys
@@ -331,7 +335,7 @@ class FollowLink:
 
     # -- the stream --------------------------------------------------------------------------------------
 
-    def _new_recorder(self, session: Any, offset: int, refused: Any) -> Recorder:
+    def _new_recorder(self, session: Session, offset: int, refused: Any) -> Recorder:
         state = self._engine.replication
         if state.id != self._history:
             self._history = state.id

@@ -10,7 +10,7 @@ The link's thread runs this, with the engine's lock. The recorder is the `applie
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rillet.protocol.command_parser import pack_command
 from rillet.replication.applier import Applier
@@ -19,11 +19,14 @@ from rillet.replication.errors import LinkError
 from rillet.replication.filtering import KeyFilter, Unappliable
 from rillet.store.follow.change_log import LogRecord
 
+if TYPE_CHECKING:
+    from rillet.runtime.session import Session
+
 
 class Recorder:
     """The applier of a replica. keep(record) notes a record; lost(reason) is called before a full synchronisation."""
 
-    def __init__(self, session: Any, offset: int, on_refused: Any, keys: KeyFilter | None,
+    def __init__(self, session: Session, offset: int, on_refused: Any, keys: KeyFilter | None,
                  keep: Callable[[LogRecord], None], lost: Callable[[str], None]) -> None:  # fmt: skip
         self._inner = Applier(session, offset, on_refused)
         self._state = session.engine.replication
