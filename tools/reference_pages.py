@@ -44,7 +44,7 @@ CLASSES = (
     "rillet.store.types.stored_key.StoredKey", "rillet.store.codecs",
     "rillet.store.channels.Subscription", "rillet.store.channels.ChannelMessage",
     "rillet.store.serving.StoreServer", "rillet.testing.clock.StoreClock", "rillet.testing.plugin",
-    "rillet.types.stream.id.StreamID", "rillet.errors", "rillet.store.transports.transport.NoConnection",
+    "rillet.types.stream.id.StreamID", "rillet.errors",
     "rillet.store.recovery",
     "rillet.store.arguments.positions", "rillet.store.aio.store.AsyncStore",
     "rillet.store.aio.runner.AsyncRunner", "rillet.store.aio.keys.AsyncKeyCommands",

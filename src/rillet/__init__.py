@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         NestedCall,
         NewerFormat,
         NoAuth,
+        NoConnection,
         NoGroup,
         NoPerm,
         NoProto,
@@ -127,7 +128,6 @@ if TYPE_CHECKING:
     from rillet.store.recovery import Recovery
     from rillet.store.serving import StoreServer
     from rillet.store.transaction import AsyncTransaction, Queued, StoreTransaction
-    from rillet.store.transports.transport import NoConnection
     from rillet.types.stream.id import StreamID
 
 __version__ = "0.1.0"
@@ -154,7 +154,7 @@ _HOMES = {
     **dict.fromkeys(_STORE.split(), "rillet.store"),
     **dict.fromkeys(_AIO.split(), "rillet.store.aio"),
     **dict.fromkeys(_TRANSACTION.split(), "rillet.store.transaction"),
-    "NoConnection": "rillet.store.transports.transport",
+    "NoConnection": "rillet.errors",
     "AsyncReplica": "rillet.store.follow",
     "Change": "rillet.replication.changes",
     "ChangePosition": "rillet.replication.changes",

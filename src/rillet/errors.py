@@ -15,6 +15,7 @@
     └── StoreError             the store on disk cannot be opened or written
         ├── LogCorrupt  NotAStore  NewerFormat  StoreClosed  StoreBusy  IncompatibleOwner
         ├── MissingExtra       an optional package is not installed; also a ModuleNotFoundError
+        ├── NoConnection       this process cannot open another connection; its other connections work
         ├── NotSent            the server or owner cannot be reached: nothing was executed
         ├── OutcomeUnknown     the connection broke after a command was sent: it may or may not have been executed
         │   └── UnknownTimeout no reply within `timeout`; also a StoreTimeout
@@ -317,6 +318,10 @@ class TransactionConflict(StoreError):
 
 class MissingExtra(StoreError, ModuleNotFoundError):
     """A package that the call needs is not installed; the text has the command that installs it (rillet.extras)."""
+
+
+class NoConnection(StoreError):
+    """This process cannot open another connection; its other connections work."""
 
 
 class NotSent(StoreError):

@@ -11,9 +11,9 @@ from functools import partial
 
 import pytest
 
+from rillet.client import loop_timers
+from rillet.client.loop_timers import LoopTimer, call_later, sleep, time_limit, within
 from rillet.real_time import monotonic
-from rillet.store.transports import loop_timers
-from rillet.store.transports.loop_timers import LoopTimer, call_later, sleep, time_limit, within
 
 pytestmark = pytest.mark.timeout(60)
 

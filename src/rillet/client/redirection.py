@@ -5,8 +5,9 @@
     TRYAGAIN CLUSTERDOWN    the same node can answer soon
     LOADING MASTERDOWN      the server is loading its data, or is a replica that lost its master
 
-In none of these cases was the command executed, so the client may send it again. `Patience` makes the pauses.
-`Redirections` decides, for one client, what to change before the command is sent again:
+In none of these cases was the command executed, so the client may send it again. `Pauses` and `remedy_of` are the
+policy of both clients, without input or output; `Patience` sleeps in a thread, and the asyncio client in a task.
+`Redirections` decides, for one client of a thread, what to change before the command is sent again:
 
     MOVED                 correct the map of the cluster
     ASK                   use the node that the reply names, for at most ASK_SECONDS; send ASKING before each command
@@ -21,6 +22,7 @@ import re
 import time
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Protocol
 
 from rillet.client.address import NodeAddress
@@ -66,21 +68,57 @@ def not_executed(reply: object) -> bool:
     return isinstance(reply, CommandError) and reply.prefix in NOT_EXECUTED
 
 
+class Remedy(Enum):
+    """The change that an error reply requires before the command is sent again."""
+
+    PAUSE = "pause"
+    READ_MAP = "read the map of the cluster again, after a pause"
+    LEAVE_REPLICA = "stop using the replica for a while, without a pause"
+
+
+def remedy_of(error: str, *, replica: bool = False, waits: bool = False) -> Remedy | None:
+    """Return the remedy for an error reply; None if the command must not be sent again, or if it is a redirection.
+
+    replica: a replica sent the error. waits: the client also waits for a replica that lost its master.
+    """
+    reason = pause_reason(error)
+    if reason is None:
+        return None
+    if replica and reason in ("LOADING", "MASTERDOWN"):
+        return Remedy.LEAVE_REPLICA
+    if reason == "MASTERDOWN" and not waits:
+        return None
+    return Remedy.READ_MAP if reason == "CLUSTERDOWN" else Remedy.PAUSE
+
+
 @dataclass
-class Patience:
-    """Pauses that grow from 5 to 200 ms, until a total time is over."""
+class Pauses:
+    """The lengths of pauses, which grow from 5 to 200 ms until a total time is over."""
 
     seconds: float
     pause: float = 0.005
     begun: float = field(default_factory=monotonic)
+
+    def next_pause(self) -> float | None:
+        """Return the length of the next pause in seconds; None if the total time is over."""
+        if monotonic() - self.begun > self.seconds:
+            return None
+        pause, self.pause = self.pause, min(2 * self.pause, 0.2)
+        return pause
+
+
+@dataclass
+class Patience(Pauses):
+    """Pauses of a thread."""
+
     last: float = field(default_factory=monotonic)
 
     def again(self) -> bool:
         """Sleep for the next pause; return False without a pause if the total time is over."""
-        if monotonic() - self.begun > self.seconds:
+        pause = self.next_pause()
+        if pause is None:
             return False
-        time.sleep(self.pause)
-        self.pause = min(2 * self.pause, 0.2)
+        time.sleep(pause)
         self.last = monotonic()
         return True
 
@@ -163,16 +201,14 @@ class Redirections:
 
     def pause(self, router: Router, key: bytes, error: str, used: Connection | None) -> bool:
         """Pause for TRYAGAIN, LOADING ..., or stop using the replica; return False for other errors."""
-        reason = pause_reason(error)
-        if reason is None:
+        remedy = remedy_of(error, replica=used is not None and used.replica, waits=router.waits)
+        if remedy is None:
             return False
         LOGGER.info("pause for an error of the server: %s", error)
-        if used is not None and used.replica and reason in ("LOADING", "MASTERDOWN"):
+        if remedy is Remedy.LEAVE_REPLICA and used is not None:
             router.leave_out(used.address.node)
             return True
-        if reason == "MASTERDOWN" and not router.waits:
-            return False
-        if reason == "CLUSTERDOWN":
+        if remedy is Remedy.READ_MAP:
             router.map_is_stale()
         patience = self._patience_with(key) or self._patience[key]
         return patience.again()

@@ -18,9 +18,9 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
+from rillet.client.loop_timers import sleep
 from rillet.errors import CommandError, StoreError
 from rillet.real_time import monotonic
-from rillet.store.transports.loop_timers import sleep
 from rillet.store.transports.task_threads import in_thread
 from rillet.store.transports.transport import NOT_READY, NotReady, Transport
 

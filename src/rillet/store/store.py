@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 from rillet.errors import (
     CommandError,
     NestedCall,
+    NoConnection,
     NotSent,
     OutcomeUnknown,
     StoreClosed,
@@ -64,7 +65,6 @@ from rillet.store.transaction import StoreTransaction
 from rillet.store.transports.cluster import ClusterTransport, shards_of
 from rillet.store.transports.in_process import InProcessTransport
 from rillet.store.transports.transport import (
-    NoConnection,
     NotReady,
     Transport,
     acknowledges,

@@ -9,12 +9,11 @@ import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from rillet.errors import StoreClosed
+from rillet.client.loop_timers import time_limit
+from rillet.errors import NoConnection, StoreClosed
 from rillet.store.arguments.durations import Seconds, seconds_in
 from rillet.store.channels import ChannelConnection, ChannelMessage, InProcessChannels, Names, Subscription
-from rillet.store.transports.loop_timers import time_limit
 from rillet.store.transports.task_threads import in_thread
-from rillet.store.transports.transport import NoConnection
 from rillet.store.transports.wakeners import waker
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rillet.client.address import Address
 from rillet.client.connection import Connection
 from rillet.client.errors import ConnectorError
+from rillet.client.loop_timers import sleep
 from rillet.errors import CommandError, StoreTimeout
 from rillet.modules.loading import OpenModules
 from rillet.persistence.write_gate import WriteGate
@@ -37,7 +38,6 @@ from rillet.store.follow.stream_reader import ServerPosition, server_of, server_
 from rillet.store.memory_host import MemoryHost
 from rillet.store.store import Store
 from rillet.store.transports.in_process import InProcessTransport
-from rillet.store.transports.loop_timers import sleep
 from rillet.store.transports.task_threads import in_thread
 
 if TYPE_CHECKING:

@@ -29,6 +29,7 @@ import redis.asyncio
 from redis.asyncio.connection import Connection, ConnectionPool, parse_url
 
 from rillet.client.address import Address
+from rillet.client.loop_timers import LoopTimer, call_later, time_limit
 from rillet.errors import Misconf
 from rillet.store.redispy.redis_loops import LoopClient, LoopCluster
 from rillet.store.redispy.redis_py import (
@@ -44,7 +45,6 @@ from rillet.store.redispy.redis_session import Ran, RedisSession
 from rillet.store.transports.cluster import ClusterTransport
 from rillet.store.transports.connected import AttachedTransport, ServerTransport
 from rillet.store.transports.in_process import InProcessTransport
-from rillet.store.transports.loop_timers import LoopTimer, call_later, time_limit
 from rillet.store.transports.task_threads import in_thread, in_thread_of
 from rillet.store.transports.transport import Transport
 

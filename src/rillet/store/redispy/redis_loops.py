@@ -29,7 +29,7 @@ import redis.asyncio
 from redis.asyncio.cluster import RedisCluster
 from redis.asyncio.connection import ConnectionPool
 
-from rillet.store.transports.async_connection import hang_up
+from rillet.client.async_connection import hang_up
 
 Loop = asyncio.AbstractEventLoop | None  # None: no loop runs, as while a program starts
 

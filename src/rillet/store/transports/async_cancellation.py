@@ -15,11 +15,11 @@ import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from rillet.client.async_connection import AsyncConnection
+from rillet.client.loop_timers import within
 from rillet.protocol.command_parser import pack_command
 from rillet.protocol.reply_parser import ReplyError
 from rillet.real_time import monotonic
-from rillet.store.transports.async_connection import AsyncConnection
-from rillet.store.transports.loop_timers import within
 from rillet.store.transports.undelivered import Steps, Undelivered, continues, executed, put_back_all
 
 SETTLE = 2.0  # seconds that a cancellation waits for the server

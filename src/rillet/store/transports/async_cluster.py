@@ -21,11 +21,11 @@ from typing import Any
 from rillet.client.address import NodeAddress
 from rillet.client.cluster import Topology, read_shards, read_slots, slot_of
 from rillet.client.errors import ConnectionLost, ConnectorError
-from rillet.client.redirection import Redirection, not_executed, pause_reason
+from rillet.client.loop_timers import sleep
+from rillet.client.redirection import Pauses, Redirection, Remedy, not_executed, pause_reason, remedy_of
 from rillet.client.servers import ClientOptions
 from rillet.errors import CommandError, NotSent, OutcomeUnknown, StoreClosed, StoreError, StoreTimeout, UnknownTimeout
 from rillet.protocol.reply_parser import ReplyError
-from rillet.real_time import monotonic
 from rillet.store.transports.async_connected import AsyncServerTransport
 from rillet.store.transports.cluster_routing import (
     first_key,
@@ -36,35 +36,30 @@ from rillet.store.transports.cluster_routing import (
     unless_redirected,
     whole_transaction,
 )
-from rillet.store.transports.loop_timers import sleep
 from rillet.store.transports.undelivered import Steps, Undelivered, continues
 
-_PAUSES = (0.005, 0.2)  # seconds: the first pause, and the longest
 Commands = Sequence[list[bytes]]
 Send = Callable[[AsyncServerTransport, bool], Awaitable[list[Any]]]
 
 
-class _Pauses:
-    """Growing pauses up to a total time. The first redirection is followed without a pause."""
+class _TaskPatience(Pauses):
+    """Pauses of a task. The first redirection is followed without a pause."""
 
-    def __init__(self, seconds: float) -> None:
-        self._until = monotonic() + seconds
-        self._next = _PAUSES[0]
-        self._redirected = False
+    redirected = False
 
     async def after_redirection(self) -> bool:
         """Return whether to send the command again."""
-        if not self._redirected:
-            self._redirected = True
+        if not self.redirected:
+            self.redirected = True
             return True
         return await self.again()
 
     async def again(self) -> bool:
-        """Sleep; return False without a pause if the total time is over."""
-        if monotonic() > self._until:
+        """Sleep for the next pause; return False without a pause if the total time is over."""
+        pause = self.next_pause()
+        if pause is None:
             return False
-        await sleep(self._next)
-        self._next = min(2 * self._next, _PAUSES[1])
+        await sleep(pause)
         return True
 
 
@@ -156,7 +151,7 @@ class AsyncClusterTransport:
 
     async def _follow(self, slot: int, send: Send) -> list[Any]:
         """Send commands of one slot to its node, and follow redirections; `send` gets the node and whether it asks."""
-        pauses = _Pauses(self._options.timeout)
+        pauses = _TaskPatience(self._options.timeout)
         asked: NodeAddress | None = None
         while True:
             try:
@@ -176,17 +171,17 @@ class AsyncClusterTransport:
             redirection = Redirection.read(str(refused), node)
             asked = redirection.node if redirection is not None and redirection.asks else None
 
-    async def _redirected(self, refused: ReplyError, node: NodeAddress, pauses: _Pauses) -> bool:
+    async def _redirected(self, refused: ReplyError, node: NodeAddress, pauses: _TaskPatience) -> bool:
         """Apply a reply to the map; return whether to send the command again."""
         redirection = Redirection.read(str(refused), node)
         if redirection is not None:
             if not redirection.asks:
                 (await self._map()).moved(redirection.slot, redirection.node)
             return await pauses.after_redirection()
-        reason = pause_reason(str(refused))
-        if reason == "CLUSTERDOWN":
+        remedy = remedy_of(str(refused))
+        if remedy is Remedy.READ_MAP:
             self._topology = None
-        return reason not in (None, "MASTERDOWN") and await pauses.again()
+        return remedy is not None and await pauses.again()
 
     async def _masters(self) -> list[AsyncServerTransport]:
         """Return the connections to each master."""
@@ -194,7 +189,7 @@ class AsyncClusterTransport:
         return [self._node(shard.master) for shard in topology.shards()]
 
     async def _map_or_wait(self) -> Topology:
-        pauses = _Pauses(self._options.timeout)
+        pauses = _TaskPatience(self._options.timeout)
         while True:
             try:
                 return await self._map()
@@ -242,7 +237,7 @@ class AsyncClusterTransport:
 
     async def _parts(self, argvs: Commands) -> dict[NodeAddress | None, list[int]]:
         """Return the places of the commands of each node, to which there is a connection (None: of any node)."""
-        pauses = _Pauses(self._options.timeout)
+        pauses = _TaskPatience(self._options.timeout)
         while True:
             topology = await self._map_or_wait()
             parts: dict[NodeAddress | None, list[int]] = {}

@@ -24,14 +24,14 @@ from typing import Any
 
 from rillet import commands
 from rillet.client.address import Address
+from rillet.client.async_connection import AsyncConnection, NeverSent, connected
 from rillet.client.block_time import block_seconds
 from rillet.client.errors import ConnectionLost, ConnectorError, TimedOut
+from rillet.client.loop_timers import LoopTimer, call_later, time_limit
 from rillet.errors import CommandError, StoreClosed, StoreError, StoreTimeout, UnknownTimeout
 from rillet.protocol.command_parser import pack_command
 from rillet.runtime.registry import TABLE
 from rillet.store.transports.async_cancellation import Cancellations
-from rillet.store.transports.async_connection import AsyncConnection, NeverSent, connected
-from rillet.store.transports.loop_timers import LoopTimer, call_later, time_limit
 from rillet.store.transports.task_threads import in_thread
 from rillet.store.transports.undelivered import Steps, Undelivered, takes, takes_any
 

@@ -20,6 +20,7 @@ from typing import Any, NoReturn, TypeVar, TypeVarTuple, Unpack
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from rillet.client.address import Address
+from rillet.client.async_connection import TOO_MANY
 from rillet.client.block_time import BLOCKING, block_seconds, block_seconds_of_all
 from rillet.client.connection import ONE_CALL, RECEIVE, Connection
 from rillet.client.errors import AddressError, ConnectionLost, ConnectorError, TimedOut
@@ -29,7 +30,6 @@ from rillet.errors import CommandError, NotSent, OutcomeUnknown, StoreClosed, St
 from rillet.protocol.command_parser import pack_command
 from rillet.protocol.reply_parser import ReplyError
 from rillet.store.transports.async_connected import AsyncServerTransport
-from rillet.store.transports.async_connection import TOO_MANY
 from rillet.store.transports.cluster_routing import unless_redirected
 from rillet.store.transports.thread_end import OfThread
 from rillet.store.transports.transport import (

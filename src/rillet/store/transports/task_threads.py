@@ -18,8 +18,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
+from rillet.client.loop_timers import sleep
 from rillet.store.transports.engine_thread import EngineThread
-from rillet.store.transports.loop_timers import sleep
 from rillet.store.transports.wakeners import waker
 
 P = ParamSpec("P")

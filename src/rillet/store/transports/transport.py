@@ -21,7 +21,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 from rillet import commands, errors
-from rillet.errors import ClusterDown, CommandError, ExecAbort, Loading, StoreError, TryAgain
+from rillet.errors import ClusterDown, CommandError, ExecAbort, Loading, TryAgain
 from rillet.protocol.reply_parser import ReplyError
 from rillet.real_time import monotonic
 from rillet.runtime.registry import TABLE
@@ -41,10 +41,6 @@ ERROR_CLASSES: dict[str, type[CommandError]] = {
 # The server rejects every command for now: it loads its data, or no node serves the slot, or the slot is being moved.
 NOT_READY = (Loading, ClusterDown, TryAgain)
 _NOT_READY = frozenset(error.prefix for error in NOT_READY)
-
-
-class NoConnection(StoreError):
-    """This process cannot open another connection. The transport and its other connections work."""
 
 
 class Transport(Protocol):

@@ -15,9 +15,9 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
+from rillet.client.loop_timers import call_later
 from rillet.runtime.engine import Engine
 from rillet.runtime.session import Session
-from rillet.store.transports.loop_timers import call_later
 
 
 class Wakener(ABC):

@@ -23,12 +23,12 @@ from typing import Any
 from rillet.client.address import Address
 from rillet.client.connection import ONE_CALL, tls_context
 from rillet.client.errors import ConnectionLost, ConnectorError, TimedOut
+from rillet.client.loop_timers import LoopTimer, call_later, sleep
 from rillet.client.protocol import ClientProtocol
+from rillet.errors import NoConnection
 from rillet.protocol.command_parser import pack_command
 from rillet.protocol.reply_parser import INCOMPLETE, ReplyError
 from rillet.real_time import monotonic
-from rillet.store.transports.loop_timers import LoopTimer, call_later, sleep
-from rillet.store.transports.transport import NoConnection
 
 TOO_MANY = "ERR max number of clients"
 
