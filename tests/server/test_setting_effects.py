@@ -95,14 +95,14 @@ EFFECTS = {
         "hash-max-listpack-entries hash-max-listpack-value zset-max-listpack-entries zset-max-listpack-value "
         "set-max-listpack-entries set-max-listpack-value set-max-intset-entries list-max-listpack-size",
     "commands/test_stream_idmp.py::test_settings_apply_to_new_streams_only": "stream-idmp-duration stream-idmp-maxsize",
-    "commands/test_command_log.py::test_the_log_has_a_limit_and_can_be_turned_off":
+    "commands/test_slowlog.py::test_the_log_has_a_limit_and_can_be_turned_off":
         "slowlog-log-slower-than slowlog-max-len",
-    "commands/test_command_log.py::test_long_commands_are_cut": "slowlog-entry-max-argc slowlog-entry-max-string-len",
-    "commands/test_command_log.py::test_valkey_logs_large_requests_and_replies":
+    "commands/test_slowlog.py::test_long_commands_are_cut": "slowlog-entry-max-argc slowlog-entry-max-string-len",
+    "commands/test_slowlog.py::test_valkey_logs_large_requests_and_replies":
         "commandlog-request-larger-than commandlog-large-request-max-len commandlog-reply-larger-than "
         "commandlog-large-reply-max-len",
-    "commands/test_command_log.py::test_events_are_recorded_and_forgotten": "latency-monitor-threshold",
-    "commands/test_command_log.py::test_histograms_count_the_calls_of_each_command":
+    "commands/test_slowlog.py::test_events_are_recorded_and_forgotten": "latency-monitor-threshold",
+    "commands/test_slowlog.py::test_histograms_count_the_calls_of_each_command":
         "latency-tracking latency-tracking-info-percentiles",
     "commands/test_string_conditions.py::test_scans_keep_expired_keys_in_transactions_if_the_setting_says_so":
         "lazyexpire-nested-arbitrary-keys",

@@ -28,7 +28,7 @@ only reads a value uses `view`, `peek` or `items`, which wake nothing: their obj
 
 **Fields that expire.** `subexpires` (structs/due_times.py) holds each hash that has fields with an expiry. Its time is
 `FieldExpiry.due` of the hash. As in Redis, the time may be too early, and up to four seconds too late, so that few
-commands change it. The expiry cycle corrects it (keyspace/field_expiry.py). A command that gives a hash another time
+commands change it. The expiry cycle corrects it (runtime/field_expiry.py). A command that gives a hash another time
 calls `set_due`; `put` registers the hash that it stores.
 
 `keys` and `expires` are dicts of structs/dict.py: they grow, shrink and free themselves in small steps, so no command
