@@ -46,7 +46,7 @@ ABSENT = {
     "Subscription.connection": "part of how Subscription waits",
     "Subscription.wait": "get waits",
     "Subscription.poll": "get polls",
-    "Subscription.take": "get takes",
+    "Subscription.take_message": "get takes",
 }
 # What the asyncio classes have in addition.
 ADDED = {

@@ -317,13 +317,18 @@ def _contradictions(values: Mapping[str, str]) -> list[str]:
     selectors = [name for name in ("stream", "streams", "streamPattern") if name.lower() in values]
     if len(selectors) > 1:
         wrong.append(f"give only one of {' and '.join(selectors)}")
-    for one, other in _NOT_TOGETHER:
-        if one.lower() in values and other.lower() in values:
-            wrong.append(f"give only one of {one} and {other}")
-    for one, other in _NEEDS:
-        if one.lower() in values and other.lower() not in values:
-            wrong.append(f"{one} needs {other}")
-    return wrong + server_problems(values)
+    return wrong + pair_problems(values, _NOT_TOGETHER, _NEEDS) + server_problems(values)
+
+
+Pairs = tuple[tuple[str, str], ...]
+
+
+def pair_problems(values: Mapping[str, str], not_together: Pairs, needs: Pairs) -> list[str]:
+    """Return error messages for options that exclude each other, and for those without an option that they need."""
+    wrong = [f"give only one of {one} and {other}" for one, other in not_together
+             if one.lower() in values and other.lower() in values]  # fmt: skip
+    return wrong + [f"{one} needs {other}" for one, other in needs
+                    if one.lower() in values and other.lower() not in values]  # fmt: skip
 
 
 def _missing(values: Mapping[str, str]) -> list[str]:

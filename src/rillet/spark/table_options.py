@@ -21,6 +21,7 @@ from rillet.spark.options import (
     Options,
     declared,
     option,
+    pair_problems,
     read_values,
     server_problems,
 )
@@ -141,12 +142,7 @@ def parse_table(given: Mapping[str, str]) -> TableOptions:
     for name, kinds in _TYPES.items():
         if name.lower() in values and kind is not None and kind not in kinds:
             wrong.append(f"{name} applies to the types {', '.join(kinds)}, not to {kind}")
-    for one, other in _NOT_TOGETHER:
-        if one.lower() in values and other.lower() in values:
-            wrong.append(f"give only one of {one} and {other}")
-    for one, other in _NEEDS:
-        if one.lower() in values and other.lower() not in values:
-            wrong.append(f"{one} needs {other}")
+    wrong += pair_problems(values, _NOT_TOGETHER, _NEEDS)
     options = TableOptions(**parsed, named=frozenset(values))
     prefix = options.key_prefix
     if options.key_pattern is not None and not options.key_pattern.encode().startswith(escaped(prefix)):

@@ -195,20 +195,11 @@ class End:
         return min(limits) if limits else 0
 
 
-def drive(store: Store, commands: Commands[Result], patience: float = PATIENCE) -> Result:
-    """Run the commands of a generator, and return its result. patience: see rillet.store.retries."""
-    reply: Any = None
-    while True:
-        try:
-            command = commands.send(reply)
-        except StopIteration as end:
-            result: Result = end.value
-            return result
-        reply = run_step(store, command, patience)
+def drive(store: Store, commands: Commands[Result], patience: float = PATIENCE, raises: bool = True) -> Result:
+    """Run the commands of a generator, and return its result. patience: see rillet.store.retries.
 
-
-def observe(store: Store, commands: Commands[Result]) -> Result:
-    """Run the commands of a generator, and return its result; an error reply is sent to the generator as a value."""
+    raises: else an error reply is sent to the generator as a value.
+    """
     reply: Any = None
     while True:
         try:
@@ -217,8 +208,10 @@ def observe(store: Store, commands: Commands[Result]) -> Result:
             result: Result = end.value
             return result
         try:
-            reply = run_step(store, command)
+            reply = run_step(store, command, patience)
         except CommandError as error:
+            if raises:
+                raise
             reply = error
 
 

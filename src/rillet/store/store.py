@@ -49,7 +49,7 @@ from rillet.store.arguments.positions import Position
 from rillet.store.backend import Backend, ServerBackend
 from rillet.store.channels import Names, Subscription
 from rillet.store.codecs import Codec
-from rillet.store.delivery import drive, observe
+from rillet.store.delivery import drive
 from rillet.store.entry import Entry
 from rillet.store.group import MultiConsumer
 from rillet.store.keys import KeyCommands
@@ -333,7 +333,7 @@ class Store(KeyCommands):
         if not streams:
             for name in self.keys(kind="stream"):
                 keys.add(encode_name(name))
-        found = observe(self, survey(sorted(keys), pending, memory, bool(streams)))
+        found = drive(self, survey(sorted(keys), pending, memory, bool(streams)), raises=False)
         return found if previous is None else found.since(previous)
 
     def delete(self, *names: Value) -> int:

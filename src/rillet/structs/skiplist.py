@@ -476,15 +476,6 @@ class Skiplist(EntryOwner):
             raise
         return 1
 
-    def put_all(self, table: Dict, members: list[bytes], scores: list[float], first: int) -> tuple[int, int]:
-        """Put the members from `first` on, in this order; return how many are new and how many changed. O(n log n)"""
-        counts: list[int] = [0, 0, 0]
-        at: cython.Py_ssize_t
-        for at in range(first, len(members)):
-            member: bytes = members[at]
-            counts[self.put_span(table, member, len(member), scores[at])] += 1
-        return counts[1], counts[2]
-
     @cython.ccall
     def discard(self, table: Dict, member: bytes) -> cython.bint:
         """Remove a member from the list and from the dict; return False if it does not exist. O(log n)"""

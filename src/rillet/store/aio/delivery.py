@@ -31,20 +31,12 @@ Step: TypeAlias = "Command | tuple[AsyncMessage[Any], ...] | InvalidEntry"
 Steps: TypeAlias = Generator[Step, Any, Result]
 
 
-async def drive(store: AsyncStore, commands: Commands[Result], patience: float = PATIENCE) -> Result:
-    """Run the commands of a generator, and return its result. patience: see rillet.store.retries."""
-    reply: Any = None
-    while True:
-        try:
-            command = commands.send(reply)
-        except StopIteration as end:
-            result: Result = end.value
-            return result
-        reply = await run_step(store, command, patience)
+async def drive(store: AsyncStore, commands: Commands[Result], patience: float = PATIENCE,
+                raises: bool = True) -> Result:  # fmt: skip
+    """Run the commands of a generator, and return its result. patience: see rillet.store.retries.
 
-
-async def observe(store: AsyncStore, commands: Commands[Result]) -> Result:
-    """Run the commands of a generator, and return its result; an error reply is sent to the generator as a value."""
+    raises: else an error reply is sent to the generator as a value.
+    """
     reply: Any = None
     while True:
         try:
@@ -53,8 +45,10 @@ async def observe(store: AsyncStore, commands: Commands[Result]) -> Result:
             result: Result = end.value
             return result
         try:
-            reply = await run_step(store, command)
+            reply = await run_step(store, command, patience)
         except CommandError as error:
+            if raises:
+                raise
             reply = error
 
 
@@ -348,7 +342,6 @@ __all__ = [
     "delivery",
     "drive",
     "new_messages_of",
-    "observe",
     "read_commands",
     "read_options",
     "run_step",

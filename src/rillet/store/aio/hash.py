@@ -13,8 +13,17 @@ from rillet.store.aio.stored_key import AsyncStoredKey
 from rillet.store.arguments.argument_checks import integer_of, items_of, number_of
 from rillet.store.arguments.durations import milliseconds_in
 from rillet.store.arguments.encoding import decode, encode_name, pairs_of
-from rillet.store.types.hash import Name, T, _flat_pairs, _options
-from rillet.store.types.stored_key import MISSING, V, expiry_of, replies_of, transaction, ttl_of, unix_milliseconds_of
+from rillet.store.types.hash import Name, T, _flat_pairs
+from rillet.store.types.stored_key import (
+    MISSING,
+    V,
+    expiry_of,
+    replies_of,
+    set_options,
+    transaction,
+    ttl_of,
+    unix_milliseconds_of,
+)
 
 
 class AsyncHash(AsyncStoredKey[V]):
@@ -151,7 +160,7 @@ class AsyncHash(AsyncStoredKey[V]):
         expire: seconds until the fields expire; expire_at: a time with a zone; keep_expiry: keep the present expiry.
         nx: only if no field exists; xx: only if all of them exist. O(fields)
         """
-        argv = [b"HSETEX", self.key, *_options(expire, expire_at, keep_expiry, nx, xx)]
+        argv = [b"HSETEX", self.key, *set_options(expire, expire_at, keep_expiry, nx, xx, (b"FNX", b"FXX"))]
         given = pairs_of(values, "values")
         pairs = [(encode_name(field, "a field"), self._encoded(field, value)) for field, value in given]
         argv += (b"FIELDS", b"%d" % len(pairs))

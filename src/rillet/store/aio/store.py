@@ -10,7 +10,7 @@ from types import UnionType
 from typing import Any, Literal, overload
 
 from rillet.store.aio import multi_stream as several
-from rillet.store.aio.delivery import observe
+from rillet.store.aio.delivery import drive
 from rillet.store.aio.group import AsyncMultiConsumer
 from rillet.store.aio.keys import AsyncKeyCommands
 from rillet.store.aio.multi_stream import StreamLike
@@ -140,7 +140,7 @@ class AsyncStore(AsyncRunner, AsyncKeyCommands):
         if not streams:
             async for name in self.keys(kind="stream"):
                 keys.add(encode_name(name))
-        found = await observe(self, survey(sorted(keys), pending, memory, bool(streams)))
+        found = await drive(self, survey(sorted(keys), pending, memory, bool(streams)), raises=False)
         return found if previous is None else found.since(previous)
 
     async def delete(self, *names: Value) -> int:

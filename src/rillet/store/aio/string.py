@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 
 from rillet.store.aio.stored_key import AsyncStoredKey
 from rillet.store.arguments.argument_checks import flag, integer_of, number_of, text_bytes
-from rillet.store.types.stored_key import MISSING, V, expiry_of
-from rillet.store.types.string import _condition, _options
+from rillet.store.types.stored_key import MISSING, V, expiry_of, set_options
+from rillet.store.types.string import _condition
 
 
 class AsyncString(AsyncStoredKey[V]):
@@ -36,13 +36,13 @@ class AsyncString(AsyncStoredKey[V]):
         condition = _condition(self._encode, ifeq, ifne, ifdeq, ifdne)
         if condition and (nx or xx):
             raise ValueError("pass one of nx, xx, ifeq, ifne, ifdeq and ifdne")
-        options = _options(expire, expire_at, keep_expiry, nx, xx)
+        options = set_options(expire, expire_at, keep_expiry, nx, xx)
         return await self.store.run([b"SET", self.key, self._encode(value), *options, *condition]) is not None
 
     async def get_and_set(self, value: V, *, expire: float | timedelta | None = None, expire_at: datetime | None = None,
                           keep_expiry: bool = False, nx: bool = False, xx: bool = False) -> V | None:  # fmt: skip
         """Set the value as set_value does; return the previous value, None if there was none (SET GET). Atomic."""
-        argv = [b"SET", self.key, self._encode(value), *_options(expire, expire_at, keep_expiry, nx, xx), b"GET"]
+        argv = [b"SET", self.key, self._encode(value), *set_options(expire, expire_at, keep_expiry, nx, xx), b"GET"]
         raw = await self.store.run(argv)
         return None if raw is None else self._decode(raw)
 
@@ -111,7 +111,7 @@ class AsyncCounter(AsyncStoredKey[int]):
 
     async def set_value(self, number: int, *, expire: float | timedelta | None = None) -> None:
         """Set the number; expire: seconds until the key expires (SET). O(1)"""
-        await self.store.run([b"SET", self.key, self._encode(number), *_options(expire, None, False, False, False)])
+        await self.store.run([b"SET", self.key, self._encode(number), *set_options(expire, None, False, False, False)])
 
     async def incr(self, by: int = 1) -> int:
         """Add to the number; return the result (INCRBY). O(1)"""

@@ -26,7 +26,7 @@ from collections.abc import ItemsView, Iterable, Iterator, Mapping, MutableMappi
 from datetime import datetime, timedelta
 from typing import Any, TypeVar, overload
 
-from rillet.store.arguments.argument_checks import flag, integer_of, items_of, number_of
+from rillet.store.arguments.argument_checks import integer_of, items_of, number_of
 from rillet.store.arguments.durations import milliseconds_in
 from rillet.store.arguments.encoding import decode, encode_name, pairs_of
 from rillet.store.types.stored_key import (
@@ -36,6 +36,7 @@ from rillet.store.types.stored_key import (
     expiry_of,
     replies_of,
     same_data,
+    set_options,
     transaction,
     ttl_of,
     unix_milliseconds_of,
@@ -179,7 +180,7 @@ class Hash(StoredKey[V], MutableMapping[str, V]):
         expire: seconds until the fields expire; expire_at: a time with a zone; keep_expiry: keep the present expiry.
         nx: only if no field exists; xx: only if all of them exist. O(fields)
         """
-        argv = [b"HSETEX", self.key, *_options(expire, expire_at, keep_expiry, nx, xx)]
+        argv = [b"HSETEX", self.key, *set_options(expire, expire_at, keep_expiry, nx, xx, (b"FNX", b"FXX"))]
         given = pairs_of(values, "values")
         pairs = [(encode_name(field, "a field"), self._encoded(field, value)) for field, value in given]
         argv += (b"FIELDS", b"%d" % len(pairs))
@@ -300,23 +301,6 @@ class _Values(ValuesView[V]):
 
     def __contains__(self, value: object) -> bool:
         return any(value == other for other in self)
-
-
-def _options(expire: float | timedelta | None, expire_at: datetime | None, keep_expiry: bool, nx: bool,
-             xx: bool) -> Iterator[bytes]:  # fmt: skip
-    """Yield the options of HSETEX; raise ValueError for more than one expiry, or nx with xx."""
-    if (expire is not None) + (expire_at is not None) + flag(keep_expiry, "keep_expiry") > 1:
-        raise ValueError("pass one of expire, expire_at and keep_expiry")
-    if flag(nx, "nx") & flag(xx, "xx"):
-        raise ValueError("pass nx or xx, not both: fields that must exist and not exist are never set")
-    if nx or xx:
-        yield b"FNX" if nx else b"FXX"
-    if expire is not None:
-        yield from (b"PX", expiry_of(expire, "expire"))
-    if expire_at is not None:
-        yield from (b"PXAT", unix_milliseconds_of(expire_at, "expire_at"))
-    if keep_expiry:
-        yield b"KEEPTTL"
 
 
 def _flat_pairs(reply: Any) -> Iterable[tuple[bytes, bytes]]:

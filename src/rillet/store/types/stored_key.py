@@ -20,6 +20,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from rillet.errors import InvalidValue
+from rillet.store.arguments.argument_checks import flag
 from rillet.store.arguments.durations import Seconds, milliseconds_in, seconds_in
 from rillet.store.arguments.encoding import decode, encode_name, located_encoder
 from rillet.store.codecs import Codec, text
@@ -132,6 +133,23 @@ def unix_milliseconds_of(moment: datetime, name: str) -> bytes:
     if moment.tzinfo is None:
         raise ValueError(f"{name} must have a time zone: use datetime.now(UTC) or .astimezone(), not {moment!r}")
     return b"%d" % round(moment.timestamp() * 1000)
+
+
+def set_options(expire: float | timedelta | None, expire_at: datetime | None, keep_expiry: bool, nx: bool, xx: bool,
+                conditions: tuple[bytes, bytes] = (b"NX", b"XX")) -> list[bytes]:  # fmt: skip
+    """Return the options of SET or HSETEX; raise ValueError for more than one expiry, or nx with xx."""
+    if (expire is not None) + (expire_at is not None) + flag(keep_expiry, "keep_expiry") > 1:
+        raise ValueError("pass one of expire, expire_at and keep_expiry")
+    if flag(nx, "nx") & flag(xx, "xx"):
+        raise ValueError("pass nx or xx, not both: what must exist and not exist is never set")
+    options = [conditions[0 if nx else 1]] if nx or xx else []
+    if expire is not None:
+        options += (b"PX", expiry_of(expire, "expire"))
+    if expire_at is not None:
+        options += (b"PXAT", unix_milliseconds_of(expire_at, "expire_at"))
+    if keep_expiry:
+        options.append(b"KEEPTTL")
+    return options
 
 
 def key_in(other: Any, name: str, kind: type[StoredKey[Any]]) -> bytes:

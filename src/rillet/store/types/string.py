@@ -18,11 +18,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from rillet.store.arguments.argument_checks import flag, integer_of, number_of, text_bytes
-from rillet.store.types.stored_key import MISSING, StoredKey, V, expiry_of, unix_milliseconds_of
+from rillet.store.types.stored_key import MISSING, StoredKey, V, expiry_of, set_options
 
 
 class String(StoredKey[V]):
@@ -48,13 +48,13 @@ class String(StoredKey[V]):
         condition = _condition(self._encode, ifeq, ifne, ifdeq, ifdne)
         if condition and (nx or xx):
             raise ValueError("pass one of nx, xx, ifeq, ifne, ifdeq and ifdne")
-        options = _options(expire, expire_at, keep_expiry, nx, xx)
+        options = set_options(expire, expire_at, keep_expiry, nx, xx)
         return self.store.run([b"SET", self.key, self._encode(value), *options, *condition]) is not None
 
     def get_and_set(self, value: V, *, expire: float | timedelta | None = None, expire_at: datetime | None = None,
                     keep_expiry: bool = False, nx: bool = False, xx: bool = False) -> V | None:  # fmt: skip
         """Set the value as set_value does; return the previous value, None if there was none (SET GET). Atomic."""
-        argv = [b"SET", self.key, self._encode(value), *_options(expire, expire_at, keep_expiry, nx, xx), b"GET"]
+        argv = [b"SET", self.key, self._encode(value), *set_options(expire, expire_at, keep_expiry, nx, xx), b"GET"]
         raw = self.store.run(argv)
         return None if raw is None else self._decode(raw)
 
@@ -123,7 +123,7 @@ class Counter(StoredKey[int]):
 
     def set_value(self, number: int, *, expire: float | timedelta | None = None) -> None:
         """Set the number; expire: seconds until the key expires (SET). O(1)"""
-        self.store.run([b"SET", self.key, self._encode(number), *_options(expire, None, False, False, False)])
+        self.store.run([b"SET", self.key, self._encode(number), *set_options(expire, None, False, False, False)])
 
     def incr(self, by: int = 1) -> int:
         """Add to the number; return the result (INCRBY). O(1)"""
@@ -172,25 +172,6 @@ class Counter(StoredKey[int]):
 
     def __float__(self) -> float:
         return self.get_float()
-
-
-def _options(expire: float | timedelta | None, expire_at: datetime | None, keep_expiry: bool, nx: bool,
-             xx: bool) -> Iterator[bytes]:  # fmt: skip
-    """Yield the options of SET; raise ValueError for more than one expiry, or nx with xx."""
-    if (expire is not None) + (expire_at is not None) + flag(keep_expiry, "keep_expiry") > 1:
-        raise ValueError("pass one of expire, expire_at and keep_expiry")
-    if flag(nx, "nx") & flag(xx, "xx"):
-        raise ValueError("pass nx or xx, not both: a key that must exist and not exist is never set")
-    if expire is not None:
-        yield from (b"PX", expiry_of(expire, "expire"))
-    if expire_at is not None:
-        yield from (b"PXAT", unix_milliseconds_of(expire_at, "expire_at"))
-    if keep_expiry:
-        yield b"KEEPTTL"
-    if nx:
-        yield b"NX"
-    if xx:
-        yield b"XX"
 
 
 _COMPARISONS = (b"IFEQ", b"IFNE", b"IFDEQ", b"IFDNE")
