@@ -5,7 +5,7 @@
     TRYAGAIN CLUSTERDOWN    the same node can answer soon
     LOADING MASTERDOWN      the server is loading its data, or is a replica that lost its master
 
-In none of these cases was the command executed, so the client may send it again. `Pauses` and `remedy_of` are the
+In none of these cases was the command executed, so the client may send it again. `PauseLengths` and `remedy_of` are the
 policy of both clients, without input or output; `Patience` sleeps in a thread, and the asyncio client in a task.
 `Redirections` decides, for one client of a thread, what to change before the command is sent again:
 
@@ -92,7 +92,7 @@ def remedy_of(error: str, *, replica: bool = False, waits: bool = False) -> Reme
 
 
 @dataclass
-class Pauses:
+class PauseLengths:
     """The lengths of pauses, which grow from 5 to 200 ms until a total time is over."""
 
     seconds: float
@@ -108,7 +108,7 @@ class Pauses:
 
 
 @dataclass
-class Patience(Pauses):
+class Patience(PauseLengths):
     """Pauses of a thread."""
 
     last: float = field(default_factory=monotonic)

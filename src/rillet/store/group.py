@@ -9,7 +9,7 @@ A delivered message is pending until it is acknowledged. If its consumer dies, a
 it has been idle for `claim_idle` seconds. A message that was handed out `max_deliveries` times goes to the dead-letter
 stream instead: its fields, followed by its origin in the fields _stream, _group, _id and _deliveries.
 
-**Creation.** A Group is a name: figures of a missing group raise NoGroup, and change nothing. The first read or claim
+**Creation.** A Group is a name: the stats of a missing group raise NoGroup, and change nothing. The first read or claim
 through a Group creates the group, and the stream, if they are missing; so does `create()`. Later reads do not create it
 again: a group that an operator deleted stays deleted, and its readers raise NoGroup. Rejected: to create it whenever a
 read finds it missing, because a new group delivers the entries that the deleted one had delivered before.

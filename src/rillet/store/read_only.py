@@ -65,7 +65,7 @@ class ReadOnlyBackend(MemoryBackend):
 
     @property
     def recovery(self) -> Recovery:
-        """The figures of the replay; `dropped` bytes at the end of the log were ignored, not removed."""
+        """The stats of the replay; `dropped` bytes at the end of the log were ignored, not removed."""
         return self._recovery
 
     def save(self, execute: Execute, path: Path | None) -> Path:

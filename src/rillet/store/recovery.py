@@ -5,7 +5,7 @@
     appendonly.aof.3.incr.aof
 
 The line goes to the logger "rillet.store". Its level is WARNING if a process was killed or bytes were dropped, so that
-it appears without any logging configuration; otherwise INFO. `Store.recovery` contains the figures.
+it appears without any logging configuration; otherwise INFO. `Store.recovery` contains the stats.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LOGGER = logger("store")
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """The figures of a recovery: keys loaded from the base file, commands replayed, bytes read, and seconds.
+    """The stats of a recovery: keys loaded from the base file, commands replayed, bytes read, and seconds.
 
     killed: the PID of an owner that ended without closing the store; None if the store was closed or is new.
     dropped: bytes removed from the incomplete end, at `offset` of the log's last file; note: the text about them, and

@@ -1,4 +1,4 @@
-"""The figures of `Store.stats`: streams, groups, consumers, pending messages by age, memory by structure.
+"""The stats of `Store.stats`: streams, groups, consumers, pending messages by age, memory by structure.
 
     stats = store.stats()                       later = store.stats(previous=stats)
     for stream in stats.streams:
@@ -7,7 +7,7 @@
         for group in stream.groups:
             group.lag, group.lag_note, group.pending, group.ages, group.oldest_ms
 
-The figures are the same in process, attached, and over rillet, Redis and Valkey. `survey` yields commands and receives
+The stats are the same in process, attached, and over rillet, Redis and Valkey. `survey` yields commands and receives
 their replies, without input or output; XINFO STREAM and XINFO GROUPS are one transaction, so that both describe one
 moment. All commands only read. `rillet stats` and `rillet groups` print the records.
 
@@ -128,7 +128,7 @@ class StoreStats:
     streams: list[StreamStats]
 
     def since(self, previous: StoreStats) -> StoreStats:
-        """Return these figures with the rate of each stream since an earlier sample of the same store."""
+        """Return these stats with the rate of each stream since an earlier sample of the same store."""
         before = {stream.name: stream for stream in previous.streams}
         seconds = self.time - previous.time
         return replace(self, streams=[
@@ -136,7 +136,7 @@ class StoreStats:
         ])  # fmt: skip
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the figures as dicts and lists for JSON; an ID is text."""
+        """Return the stats as dicts and lists for JSON; an ID is text."""
         found: dict[str, Any] = plain(self)
         return found
 
@@ -162,7 +162,7 @@ def plain(value: Any) -> Any:
 
 
 def survey(keys: Iterable[bytes], pending: int, memory: bool, must_exist: bool) -> Steps:
-    """Yield the commands for the figures of streams; the result is a StoreStats. An error reply arrives as a value.
+    """Yield the commands for the stats of streams; the result is a StoreStats. An error reply arrives as a value.
 
     must_exist: raise the error of a stream that does not exist; otherwise it is left out.
     """

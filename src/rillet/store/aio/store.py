@@ -126,7 +126,7 @@ class AsyncStore(AsyncRunner, AsyncKeyCommands):
 
     async def stats(self, *streams: str | bytes, previous: StoreStats | None = None, pending: int = PENDING,
                     memory: bool = True) -> StoreStats:  # fmt: skip
-        """Return the figures of streams, by default of all, with their groups and consumers; see rillet.store.stats.
+        """Return the stats of streams, by default of all, with their groups and consumers; see rillet.store.stats.
 
         previous: an earlier result, from which the rate of each stream is computed. pending: the most pending messages
         of a group that are read to sort them by age. memory: also measure the memory of each stream.

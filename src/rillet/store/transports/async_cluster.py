@@ -22,7 +22,7 @@ from rillet.client.address import NodeAddress
 from rillet.client.cluster import Topology, read_shards, read_slots, slot_of
 from rillet.client.errors import ConnectionLost, ConnectorError
 from rillet.client.loop_timers import sleep
-from rillet.client.redirection import Pauses, Redirection, Remedy, not_executed, pause_reason, remedy_of
+from rillet.client.redirection import PauseLengths, Redirection, Remedy, not_executed, pause_reason, remedy_of
 from rillet.client.servers import ClientOptions
 from rillet.errors import CommandError, NotSent, OutcomeUnknown, StoreClosed, StoreError, StoreTimeout, UnknownTimeout
 from rillet.protocol.reply_parser import ReplyError
@@ -42,7 +42,7 @@ Commands = Sequence[list[bytes]]
 Send = Callable[[AsyncServerTransport, bool], Awaitable[list[Any]]]
 
 
-class _TaskPatience(Pauses):
+class _TaskPatience(PauseLengths):
     """Pauses of a task. The first redirection is followed without a pause."""
 
     redirected = False
