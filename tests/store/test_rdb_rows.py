@@ -13,7 +13,7 @@ pa = pytest.importorskip("pyarrow")
 
 from rillet.errors import LogCorrupt, StoreError  # noqa: E402
 from rillet.structs.ziplist import write_ziplist  # noqa: E402
-from rillet.transfer.rdb_tables import TABLES, rdb_batches, rdb_facts, rdb_files  # noqa: E402
+from rillet.transfer.rdb_tables import TABLES, rdb_batches, rdb_files, rdb_header  # noqa: E402
 from tests.judge import Judge  # noqa: E402
 from tests.persistence import rdb_files as build  # noqa: E402
 
@@ -225,7 +225,7 @@ def test_damage_is_named_after_all_that_stood_before_it(judge: Judge, tmp_path: 
         rows(path, "groups")
     path.write_bytes(b"something else")
     with pytest.raises(LogCorrupt, match=rf"{path}: offset \d: not an RDB file"):
-        rdb_facts(path)
+        rdb_header(path)
 
 
 def test_files_are_found_behind_folders_and_globs(tmp_path: Path) -> None:
@@ -236,4 +236,4 @@ def test_files_are_found_behind_folders_and_globs(tmp_path: Path) -> None:
     assert rdb_files(tmp_path / "note.txt") == [str(tmp_path / "note.txt")]
     with pytest.raises(StoreError, match=r"no RDB file at .*/c.rdb, .*/\*.x"):
         rdb_files([tmp_path, tmp_path / "c.rdb", f"{tmp_path}/*.x"])
-    assert rdb_facts(both[0]).version == 10
+    assert rdb_header(both[0]).version == 10

@@ -58,7 +58,7 @@ class RdbHeader(NamedTuple):
     size: int
     version: int
     product: str
-    facts: dict[str, str]
+    aux_fields: dict[str, str]
 
 
 def rdb_files(places: str | Path | Iterable[str | Path]) -> list[str]:
@@ -84,15 +84,15 @@ def rdb_files(places: str | Path | Iterable[str | Path]) -> list[str]:
     return sorted(found)
 
 
-def rdb_facts(path: str | Path) -> RdbHeader:
+def rdb_header(path: str | Path) -> RdbHeader:
     """Return the header of an RDB file; raise LogCorrupt if the file has another format. O(1)"""
     with _Walk(path) as walk:
         records = walk.records
         walk.guarded(records.header)
         walk.guarded(records.next)
-        facts = {_text(name): _text(value) for name, value in records.facts.items()}
+        aux_fields = {_text(name): _text(value) for name, value in records.facts.items()}
         product = "valkey" if records.valkey else "redis"
-        return RdbHeader(str(path), Path(path).stat().st_size, records.version, product, facts)
+        return RdbHeader(str(path), Path(path).stat().st_size, records.version, product, aux_fields)
 
 
 def schema_of(table: str) -> Any:

@@ -25,7 +25,7 @@ from rillet.persistence.aof.frames import FrameReader, frame
 from rillet.persistence.aof.scan import CommandScan
 from rillet.persistence.checking import MANY_DATABASES
 from rillet.persistence.disk import REAL, Disk, write_all
-from rillet.persistence.rdb.reader import load_rdb, read_facts, verify_checksum
+from rillet.persistence.rdb.reader import load_rdb, read_aux_fields, verify_checksum
 from rillet.persistence.rdb.records import HEADER, MAGICS
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings.settings import Settings
@@ -127,7 +127,7 @@ def _after_rdb(path: Path, size: int, end: LogEnd, disk: Disk) -> int:
     """Return the offset after the RDB data with which a file begins; note the time of the data."""
     if path.suffix == ".rdb":
         verify_checksum(path, disk)
-    created = read_facts(path, disk).get(b"ctime", b"")
+    created = read_aux_fields(path, disk).get(b"ctime", b"")
     end.base = int(created) if created.isdigit() else -1
     if path.suffix == ".rdb":
         return size

@@ -140,7 +140,7 @@ def load_rdb(path: Path, engine: Engine, *, disk: Disk = REAL, **options: Unpack
         return load_rdb_from(file, str(path), engine, **options)
 
 
-def read_facts(path: Path, disk: Disk = REAL) -> dict[bytes, bytes]:
+def read_aux_fields(path: Path, disk: Disk = REAL) -> dict[bytes, bytes]:
     """Return the auxiliary fields at the beginning of the file (redis-ver, ctime ...). O(1)"""
     with disk.read_from(path) as file:
         records = RdbRecords(RdbReader(file.read(_FACTS)))
@@ -435,4 +435,4 @@ class _RdbLoader:
 
 
 __all__ = ["Kept", "KeptValue", "Loaded", "Unknown", "kept_of", "load_rdb", "load_rdb_from",
-           "read_facts", "verify_checksum"]  # fmt: skip
+           "read_aux_fields", "verify_checksum"]  # fmt: skip

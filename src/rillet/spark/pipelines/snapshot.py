@@ -30,7 +30,7 @@ from rillet.spark.options import OptionError
 from rillet.spark.pipelines.cli_arguments import local_folder
 from rillet.spark.pipelines.cli_common import DONE, FAILED, counted, open_session, progress_bar
 from rillet.spark.pipelines.tables import in_bytes, table, watched
-from rillet.transfer.rdb_tables import TABLES, rdb_batches, rdb_facts, rdb_files, schema_of
+from rillet.transfer.rdb_tables import TABLES, rdb_batches, rdb_files, rdb_header, schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -211,8 +211,8 @@ def _print(collected: dict[str, list[Any]]) -> None:
     """Print the tables of the report."""
     for row in collected["files"]:
         if row["damage"] is None:
-            rdb = rdb_facts(row["file"])
-            server = rdb.facts.get("valkey-ver") or rdb.facts.get("redis-ver") or "unknown"
+            rdb = rdb_header(row["file"])
+            server = rdb.aux_fields.get("valkey-ver") or rdb.aux_fields.get("redis-ver") or "unknown"
             print(f"{row['file']}: RDB version {rdb.version}, written by {rdb.product} {server}, {row['keys']:,} keys")
     titles = {"types": "By type", "prefixes": "By prefix", "biggest": "Biggest keys", "lifetimes": "Time left"}
     for name, title in titles.items():
