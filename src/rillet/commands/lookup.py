@@ -44,16 +44,3 @@ def delete_if_empty(session: Session, key: bytes, value: Sized) -> bool:
     session.db.delete(key)
     session.notify(b"g", b"del", key)
     return True
-
-
-def remove_members(session: Session, argv: list[bytes], kind: type[T], event_class: bytes, event: bytes) -> None:
-    """Run SREM or ZREM: remove argv[2:] from the set or sorted set at argv[1], and reply with the number removed."""
-    key = argv[1]
-    value: Any = value_for_write(session, key, kind)
-    removed = 0 if value is None else sum(1 for member in argv[2:] if value.remove(member))
-    if removed:
-        session.notify(event_class, event, key)
-        delete_if_empty(session, key, value)
-        session.modified(key)
-        session.dirty += removed - 1
-    session.out.integer(removed)

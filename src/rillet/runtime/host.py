@@ -137,10 +137,6 @@ class Host(Protocol):
         """Make a client's connection that of a replica (PSYNC; SYNC if history is None); CommandError."""
         raise CommandError("PSYNC needs a server, or a store that serves a socket")
 
-    def replication_stream(self) -> Any:
-        """Return the replication stream (rillet.replication.master); the first call creates it."""
-        raise CommandError("replication needs a server, or a store that serves a socket")
-
     # -- later calls ---------------------------------------------------------------------------------
 
     def post(self, function: Callable[[], object]) -> None:

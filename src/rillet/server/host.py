@@ -118,10 +118,6 @@ class ServerHost(DefaultHost):
             super().attach_replica(session, history, offset)
         self._server.replicas.attach(session, history, offset)
 
-    def replication_stream(self) -> Any:
-        """Return the replication stream; the first call creates it."""
-        return self._server.replicas.stream()
-
     def memory(self) -> dict[str, int]:
         """Return the resident memory of the process."""
         return memory()

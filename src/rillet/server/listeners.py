@@ -40,7 +40,6 @@ class ListeningAddress:
     def __init__(self, opened: socket.socket, *, is_tls: bool = False) -> None:
         opened.setblocking(False)
         self._opened = opened
-        self._backlog = 0
         self._servers: list[asyncio.Server] = []
         self.is_tls = is_tls
         name = opened.getsockname()

@@ -17,7 +17,7 @@ from __future__ import annotations
 from rillet.commands.arguments import LLONG_MAX, integer, syntax_error, text
 from rillet.commands.hash.times import invalid_time, is_past, register_exactly
 from rillet.commands.hash.unexpired import UnexpiredFields
-from rillet.commands.lookup import read_value, value_for_write
+from rillet.commands.lookup import delete_if_empty, read_value, value_for_write
 from rillet.commands.replies import bulk_or_null
 from rillet.errors import CommandError
 from rillet.runtime.field_expiry import log_fields
@@ -176,13 +176,7 @@ def expire(session: Session, argv: list[bytes], relative: bool, unit: int) -> No
         session.notify(b"h", b"hexpire", key)
     session.modified(key)
     session.dirty += updated + removed - 1
-    _delete_if_empty(session, key, value)
-
-
-def _delete_if_empty(session: Session, key: bytes, value: Hash) -> None:
-    if not len(value):
-        session.db.delete(key)
-        session.notify(b"g", b"del", key)
+    delete_if_empty(session, key, value)
 
 
 def times(session: Session, argv: list[bytes], relative: bool, unit: int) -> None:
@@ -270,7 +264,7 @@ def get_and_expire(session: Session, argv: list[bytes]) -> None:
     register_exactly(session, key, value)
     session.modified(key)
     session.dirty += len(changed) - 1
-    _delete_if_empty(session, key, value)
+    delete_if_empty(session, key, value)
 
 
 def _is_met(options: _Options, fields: UnexpiredFields, names: list[bytes]) -> bool:
@@ -311,7 +305,7 @@ def set_and_expire(session: Session, argv: list[bytes]) -> None:
         session.notify(b"h", b"hexpire", key)
     if past:
         session.notify(b"h", b"hexpired", key)
-    _delete_if_empty(session, key, value)
+    delete_if_empty(session, key, value)
     session.out.integer(1)
 
 

@@ -14,7 +14,6 @@ from rillet.runtime.settings.setting_types import (
     integer,
     memory,
     parse_integer,
-    quoted,
     string,
     words,
 )
@@ -41,10 +40,6 @@ def _master(words: list[str]) -> str:
 
 def _written_master(address: str) -> Lines:
     return [(address, True)] if address else []
-
-
-def _written_auth(value: str) -> Lines:
-    return [(quoted(value), True)] if value else []
 
 
 def _diskless_load(word: str, settings: Settings) -> str:
