@@ -24,8 +24,8 @@ from rich.table import Table
 
 import rillet
 from examples.flights import data, workers
+from rillet import Store
 from rillet.errors import RilletError
-from rillet.store import Store
 
 CONSOLE = Console()
 MARKER = ".rillet-demo"

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import rillet
 from examples.flights import data
+from rillet import Store
 from rillet.cli import main as rillet_main
-from rillet.store import Store
 
 MARKER = ".rillet-inspect"
 PENDING = 180

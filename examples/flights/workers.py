@@ -16,7 +16,7 @@ from multiprocessing.synchronize import Event
 from typing import Any
 
 import rillet
-from rillet.store import Consumer, Message, Store
+from rillet import Consumer, Message, Store
 
 STREAM, GROUP = "flights", "dispatch"
 BATCH = 200

@@ -44,7 +44,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import rillet
-from rillet.store import Message, Store
+from rillet import Message, Store
 
 WORKERS, KILLS = 4, 10
 CLAIM_IDLE = 0.5  # seconds after which an order that is not acknowledged is delivered again; real handlers need more

@@ -70,38 +70,7 @@ if TYPE_CHECKING:
         WrongType,
     )
     from rillet.replication.changes import Change, ChangePosition
-    from rillet.store import (
-        Array,
-        Bitmap,
-        ChannelMessage,
-        Consumer,
-        ConsumerInfo,
-        Counter,
-        Entry,
-        Geo,
-        Group,
-        GroupInfo,
-        GroupStats,
-        Hash,
-        HyperLogLog,
-        List,
-        Message,
-        MultiConsumer,
-        PendingEntry,
-        PendingSummary,
-        Set,
-        SortedSet,
-        Store,
-        StoreStats,
-        Stream,
-        StreamMemory,
-        StreamStats,
-        String,
-        Subscription,
-        codecs,
-        connect,
-        open,
-    )
+    from rillet.store import codecs
     from rillet.store.aio import (
         AsyncArray,
         AsyncBitmap,
@@ -123,11 +92,29 @@ if TYPE_CHECKING:
     )
     from rillet.store.arguments.encoding import IDLike
     from rillet.store.arguments.positions import Position
+    from rillet.store.channels import ChannelMessage, Subscription
     from rillet.store.codecs import Codec
+    from rillet.store.entry import Entry
     from rillet.store.follow import AsyncReplica, Replica, follow
+    from rillet.store.group import Consumer, Group, MultiConsumer
+    from rillet.store.info_records import ConsumerInfo, GroupInfo, PendingEntry, PendingSummary
+    from rillet.store.message import Message
+    from rillet.store.opening import connect, open
     from rillet.store.recovery import Recovery
     from rillet.store.serving import StoreServer
+    from rillet.store.stats import GroupStats, StoreStats, StreamMemory, StreamStats
+    from rillet.store.store import Store
+    from rillet.store.stream import Stream
     from rillet.store.transaction import AsyncTransaction, Queued, StoreTransaction
+    from rillet.store.types.array import Array
+    from rillet.store.types.bitmap import Bitmap
+    from rillet.store.types.geo import Geo
+    from rillet.store.types.hash import Hash
+    from rillet.store.types.hyperloglog import HyperLogLog
+    from rillet.store.types.list import List
+    from rillet.store.types.set import Set
+    from rillet.store.types.sorted_set import SortedSet
+    from rillet.store.types.string import Counter, String
     from rillet.types.stream.id import StreamID
 
 __version__ = "0.1.0"
@@ -139,11 +126,6 @@ _ERRORS = """
     OutcomeUnknown ProtocolError ReadOnly Redirect RilletError StoreBusy StoreClosed StoreError StoreTimeout
     TransactionConflict TryAgain Unblocked Unkillable UnknownTimeout WrongPass WrongType
 """
-_STORE = """
-    Array Bitmap ChannelMessage Consumer ConsumerInfo Counter Entry Geo Group GroupInfo GroupStats Hash HyperLogLog
-    List Message MultiConsumer PendingEntry PendingSummary Set SortedSet Store StoreStats Stream StreamMemory
-    StreamStats String Subscription codecs connect open
-"""
 _AIO = """
     AsyncArray AsyncBitmap AsyncConsumer AsyncCounter AsyncGeo AsyncGroup AsyncHash AsyncHyperLogLog AsyncList
     AsyncMessage AsyncMultiConsumer AsyncSet AsyncSortedSet AsyncStore AsyncStream AsyncString AsyncSubscription
@@ -151,20 +133,49 @@ _AIO = """
 _TRANSACTION = "AsyncTransaction Queued StoreTransaction"
 _HOMES = {
     **dict.fromkeys(_ERRORS.split(), "rillet.errors"),
-    **dict.fromkeys(_STORE.split(), "rillet.store"),
     **dict.fromkeys(_AIO.split(), "rillet.store.aio"),
     **dict.fromkeys(_TRANSACTION.split(), "rillet.store.transaction"),
-    "NoConnection": "rillet.errors",
-    "AsyncReplica": "rillet.store.follow",
     "Change": "rillet.replication.changes",
     "ChangePosition": "rillet.replication.changes",
-    "Replica": "rillet.store.follow",
-    "follow": "rillet.store.follow",
+    "codecs": "rillet.store.codecs",
+    "ChannelMessage": "rillet.store.channels",
+    "Subscription": "rillet.store.channels",
     "Codec": "rillet.store.codecs",
     "IDLike": "rillet.store.arguments.encoding",
+    "Entry": "rillet.store.entry",
+    "AsyncReplica": "rillet.store.follow",
+    "Replica": "rillet.store.follow",
+    "follow": "rillet.store.follow",
+    "Consumer": "rillet.store.group",
+    "Group": "rillet.store.group",
+    "MultiConsumer": "rillet.store.group",
+    "Message": "rillet.store.message",
+    "connect": "rillet.store.opening",
+    "open": "rillet.store.opening",
     "Position": "rillet.store.arguments.positions",
+    "ConsumerInfo": "rillet.store.info_records",
+    "GroupInfo": "rillet.store.info_records",
+    "PendingEntry": "rillet.store.info_records",
+    "PendingSummary": "rillet.store.info_records",
     "Recovery": "rillet.store.recovery",
     "StoreServer": "rillet.store.serving",
+    "GroupStats": "rillet.store.stats",
+    "StoreStats": "rillet.store.stats",
+    "StreamMemory": "rillet.store.stats",
+    "StreamStats": "rillet.store.stats",
+    "Store": "rillet.store.store",
+    "Stream": "rillet.store.stream",
+    "NoConnection": "rillet.errors",
+    "Array": "rillet.store.types.array",
+    "Bitmap": "rillet.store.types.bitmap",
+    "Geo": "rillet.store.types.geo",
+    "Hash": "rillet.store.types.hash",
+    "HyperLogLog": "rillet.store.types.hyperloglog",
+    "List": "rillet.store.types.list",
+    "Set": "rillet.store.types.set",
+    "SortedSet": "rillet.store.types.sorted_set",
+    "Counter": "rillet.store.types.string",
+    "String": "rillet.store.types.string",
     "StreamID": "rillet.types.stream.id",
 }
 """The module that defines each public name."""
@@ -315,7 +326,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'rillet' has no attribute {name!r}")
     if _HOMES.keys().isdisjoint(globals()):
         _warn_if_compilation_failed()  # once, at the first use of a public name
-    value = getattr(import_module(home), name)
+    value = import_module(home) if name == "codecs" else getattr(import_module(home), name)
     globals()[name] = value
     return value
 

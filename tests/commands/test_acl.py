@@ -193,7 +193,7 @@ def test_a_blocked_client_is_checked_when_its_command_continues(bench: Bench) ->
         return
     assert reply == b"-NOPERM User u has no permissions to run the 'blpop' command\r\n"
     assert bench("LLEN", "l") == 1
-    counted = bench.engine.stats.of_command(TABLE.by_name[b"blpop"])
+    counted = bench.engine.stats.of_command(TABLE[b"blpop"])
     assert (counted.calls, counted.rejected, counted.failed) == (0, 1, 0)
     bench.engine.check()
 
@@ -244,7 +244,7 @@ def test_client_list_and_kill_know_the_user(bench: Bench) -> None:
 
 def test_what_scripts_ask_for(bench: Bench) -> None:
     user = user_of(bench, "~a +get")
-    acl, get = bench.engine.acl, TABLE.by_name[b"get"]
+    acl, get = bench.engine.acl, TABLE[b"get"]
     assert acl.script_error(user.session, get, [b"GET", b"a"]) is None
     error = str(acl.script_error(user.session, get, [b"GET", b"b"]))
     if bench.engine.settings.compat.name == "7.0":

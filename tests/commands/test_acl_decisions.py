@@ -114,7 +114,7 @@ def test_keys_that_follow_a_word_or_a_number() -> None:
         (b"SORT user:1 BY nosort STORE b", False),
     ):
         argv = line.split(b" ")
-        entry = TABLE.by_name[argv[0].lower()]
+        entry = TABLE[argv[0].lower()]
         assert user.is_sure(entry, *argv) is permitted, line
         assert (user.denial(entry, argv) == (0, 0)) is permitted
 
@@ -156,7 +156,7 @@ def test_accesses_that_depend_on_options() -> None:
         (b"EXISTS w:1 r:1 both:1", True, True),
     ):
         argv = line.split(b" ")
-        entry = TABLE.by_name[argv[0].lower()]
+        entry = TABLE[argv[0].lower()]
         assert user.is_sure(entry, *argv) is sure, line
         assert (user.denial(entry, argv) == (0, 0)) is permitted, line
 
@@ -164,7 +164,7 @@ def test_accesses_that_depend_on_options() -> None:
 def test_one_selector_must_permit_the_command_and_all_keys() -> None:
     bench = Bench(compat="newest")
     user = User(bench, "+get", "~a:*", "(+mget ~b:*)", "(+mget ~c:* +set)")
-    get, mget = TABLE.by_name[b"get"], TABLE.by_name[b"mget"]
+    get, mget = TABLE[b"get"], TABLE[b"mget"]
     assert user.is_sure(mget, b"MGET", b"b:1", b"b:2")
     assert user.is_sure(mget, b"MGET", b"c:1")
     assert not user.is_sure(mget, b"MGET", b"b:1", b"c:1")
@@ -182,7 +182,7 @@ def test_a_change_of_anything_drops_the_decisions() -> None:
         return argv[1]
 
     bench = Bench(compat="newest")
-    user, get = User(bench, "+get", "~a"), TABLE.by_name[b"get"]
+    user, get = User(bench, "+get", "~a"), TABLE[b"get"]
     argv = [b"GET", b"a"]
 
     def permits() -> bool:
@@ -201,7 +201,7 @@ def test_a_change_of_anything_drops_the_decisions() -> None:
     modules_of(bench.engine).unload("acltest")
     assert permits()
     bench("ACL", "SETUSER", "u", "-@all", "+@array", "+get")
-    arget = TABLE.by_name[b"arget"]
+    arget = TABLE[b"arget"]
     assert user.is_sure(arget, b"ARGET", b"a", b"0")
     bench.engine.settings.set_text("compat", "8.6")  # whose servers have no arrays
     bench.engine.take_settings()
@@ -217,7 +217,7 @@ def test_a_change_of_anything_drops_the_decisions() -> None:
 def test_a_permitted_call_runs_few_functions(line: bytes) -> None:
     bench = Bench(compat="newest")
     user, argv = User(bench, "+@all", "~user:*"), line.split(b" ")
-    entry, words, acl = TABLE.by_name[argv[0].lower()], spans(*argv), bench.engine.acl
+    entry, words, acl = TABLE[argv[0].lower()], spans(*argv), bench.engine.acl
     called: list[str] = []
 
     def note(frame: Any, event: str, argument: Any) -> None:
@@ -266,7 +266,7 @@ def test_a_permitted_call_creates_no_object_for_its_other_words() -> None:
     bench = Bench(compat="newest")
     user = User(bench, "+@all", "~user:*")
     argv = [b"XADD", b"user:1", b"*", *(b"%0100d" % number for number in range(200))]
-    entry, words, acl = TABLE.by_name[b"xadd"], spans(*argv), bench.engine.acl
+    entry, words, acl = TABLE[b"xadd"], spans(*argv), bench.engine.acl
     tracemalloc.start()
     try:
         acl.check(user.session, entry, words)

@@ -14,7 +14,7 @@ import pytest
 import rillet
 from examples.orders import service
 from examples.orders.service import Bank, settled
-from rillet.store import Store
+from rillet import Store
 from tests.examples.processes import LIMIT, kill, line_of, start
 from tests.waiting import until
 

@@ -27,8 +27,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rillet import Store
 from rillet.errors import Loading, NestedCall, NotSent, OutcomeUnknown, TransactionConflict
-from rillet.store import Store
 from rillet.store.aio import AsyncStore
 from tests.model.history import Call, History, Outcome
 from tests.model.interrupts import AtPlace, FromHandler, FromThread, Undisturbed, quiet

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import rillet
-from rillet.store import Store
+from rillet import Store
 from tests.judge import redis_binary, running_redis
 from tests.model.actors import LIMIT, Plan
 from tests.model.operations import GROUP, Keys

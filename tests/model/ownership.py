@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import Any
 
 import rillet
-from rillet.store import Store
+from rillet import Store
 from tests.cluster import running_cluster
 from tests.forked import BOTH, ROOT, Forked
 from tests.judge import running_redis

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 import rillet
-from rillet.store import Store
+from rillet import Store
 from tests.model.actors import make, make_cancelled
 from tests.model.history import History
 from tests.model.interrupts import AtPlace, Undisturbed, quiet

@@ -13,7 +13,7 @@ from typing import get_args, get_type_hints
 import pytest
 
 import rillet
-from rillet import errors, store
+from rillet import errors
 from rillet.cli import info, main
 from rillet.store import aio
 from rillet.types.compat import COMPATS
@@ -37,7 +37,7 @@ def test_every_public_name_is_there() -> None:
 def test_every_error_and_every_class_of_the_api_is_public() -> None:
     raised = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)}
     asyncio = {name for name in vars(aio) if name.startswith("Async")} - {"AsyncCalls", "AsyncIterator"}
-    assert raised | asyncio | set(store.__all__) <= set(rillet.__all__)
+    assert raised | asyncio <= set(rillet.__all__)
 
 
 def test_what_the_api_returns_accepts_and_raises_is_public() -> None:

@@ -308,7 +308,7 @@ def test_effects_before_an_exception_are_logged(tmp_path: Path, inside: bool, mo
         raise TypeError
 
     strange = Command("strange", 1, "write", (0, 0, 0), "generic", "1.0.0", "O(1)", "", "Fail.", handler, None)
-    strange.index = TABLE.by_name[b"incr"].index  # of its counters
+    strange.index = TABLE[b"incr"].index  # of its counters
     monkeypatch.setitem(TABLE.by_name, b"strange", strange)
     with Opened(tmp_path) as opened:
         session, engine = opened.session, opened.engine

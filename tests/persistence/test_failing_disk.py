@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 import rillet
+from rillet import Store
 from rillet.errors import Misconf, StoreError
-from rillet.store import Store
 from rillet.store.transports.in_process import InProcessTransport
 from tests.forked import ROOT
 from tests.persistence.state import Opened

@@ -142,9 +142,9 @@ class Commands:
             (3, self._xtrim), (4, self._xdel), (6, self._xgroup), (1, self._xsetid), (8, self._string),
             (5, self._counter), (4, self._expire), (3, self._delete), (5, self._list), (5, self._set),
         ]  # fmt: skip
-        if b"hset" in TABLE.by_name:
+        if TABLE.find(b"hset"):
             makers.append((5, self._hash))
-        if b"zadd" in TABLE.by_name:
+        if TABLE.find(b"zadd"):
             makers.append((5, self._zset))
         self._makers = [make for _, make in makers]
         self._weights = [weight for weight, _ in makers]

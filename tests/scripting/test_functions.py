@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import rillet
+from rillet import Store
 from rillet.errors import CommandError, LogCorrupt
 from rillet.persistence.aof.base import base_commands
 from rillet.persistence.rdb.reader import load_rdb
@@ -17,7 +18,6 @@ from rillet.protocol.command_parser import pack_command
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings.settings import Settings
 from rillet.scripting.functions import metadata
-from rillet.store import Store
 from tests.differential.wire import Local, Redis
 from tests.judge import PEERS, Judge, required_binary, running_redis
 from tests.persistence.test_rdb_file import Bare

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import rillet
+from rillet import Store
 from rillet.spark import history
 from rillet.spark.pipelines import archive
-from rillet.store import Store
 from tests.cluster import running_cluster
 from tests.judge import redis_binary, running_redis
 from tests.server.harness import running

@@ -18,11 +18,11 @@ pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
 import rillet  # noqa: E402
+from rillet import Store  # noqa: E402
 from rillet.client.connection import Connection  # noqa: E402
 from rillet.client.errors import ConnectionLost, ConnectorError  # noqa: E402
 from rillet.client.servers import Servers  # noqa: E402
 from rillet.spark.options import OptionError  # noqa: E402
-from rillet.store import Store  # noqa: E402
 from tests.cluster import running_cluster  # noqa: E402
 from tests.judge import Judge, redis_binary, required_binary, running_redis  # noqa: E402
 from tests.server.harness import running  # noqa: E402

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import rillet
-from rillet.store import Store
+from rillet import Store
 from tests.judge import Judge
 from tests.store.process import Other
 from tests.variants import long

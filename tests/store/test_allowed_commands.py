@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from rillet import Store
 from rillet.errors import CommandError
-from rillet.store import Store
 from tests.store.conftest import Frontend
 
 MORE_REPLIES = [["MONITOR"], ["SYNC"], ["psync", "?", "-1"], ["REPLCONF", "ACK", "0"]]

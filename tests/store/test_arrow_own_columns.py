@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rillet.store import Store
+from rillet import Store
 from tests.store.conftest import only
 
 pa = pytest.importorskip("pyarrow")

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 import rillet
+from rillet import Store
 from rillet.errors import CommandError, StoreClosed, StoreError, TransactionConflict
-from rillet.store import Store, backend
+from rillet.store import backend
 from rillet.store.aio import AsyncStore
 from tests.cluster import MASTERS, Cluster, running_cluster
 from tests.judge import redis_binary

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import rillet
+from rillet import Store
 from rillet.runtime.session import Session
-from rillet.store import Store
 from rillet.store.aio import AsyncStore
 from rillet.store.transports.async_connected import blocks
 from rillet.store.transports.in_process import InProcessTransport

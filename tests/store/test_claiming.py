@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from rillet import Store
 from rillet.errors import CommandError
-from rillet.store import Store
 from rillet.store.group import Group
 from tests.store.conftest import RILLET, Frontend, only
 

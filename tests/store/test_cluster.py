@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 import rillet
+from rillet import Store
 from rillet.errors import BusyGroup, CommandError, StoreClosed, StoreError, UnknownTimeout
-from rillet.store import Store, backend
+from rillet.store import backend
 from tests.cluster import MASTERS, Cluster, running_cluster
 from tests.judge import redis_binary
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from rillet import ConsumerInfo, GroupInfo, Message, PendingSummary, Store
 from rillet.errors import BusyGroup, CommandError, NoGroup
-from rillet.store import ConsumerInfo, GroupInfo, Message, PendingSummary, Store
 from rillet.store.group import Consumer, Group
 from rillet.types.stream.id import StreamID
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import rillet
-from rillet.store import Store
+from rillet import Store
 from tests.server.harness import running
 
 COUNT = 3000

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import rillet
-from rillet.store import Store
+from rillet import Store
 
 SHORT, LONG = timedelta(milliseconds=2), timedelta(minutes=1)
 

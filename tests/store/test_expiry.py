@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import rillet
-from rillet.store import Store
+from rillet import Store
 from rillet.store.backend import MemoryBackend
 from rillet.store.expiry import ActiveExpiry
 from tests.store.conftest import IN_PROCESS, Frontend

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import rillet
-from rillet.store import Store
+from rillet import Store
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="this operating system has no fork"),

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import rillet
+from rillet import Store
 from rillet.errors import NoGroup, ReadOnly
-from rillet.store import Store
 from rillet.store.group import Group
 from rillet.types.stream.id import StreamID
 from tests.store.conftest import Frontend

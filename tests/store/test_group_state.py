@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 import rillet
+from rillet import Store
 from rillet.keyspace.clock import ManualClock
 from rillet.persistence.aof.base import write_base
 from rillet.persistence.aof.loader import replay
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings.settings import Settings
-from rillet.store import Store
 from rillet.types.compat import COMPATS
 from tests.commands.test_lag import some_command
 from tests.differential.wire import Local

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from rillet import Store
 from rillet.errors import NoGroup, WrongType
-from rillet.store import Store
 from rillet.store.group import Consumer
 from rillet.store.info_records import PendingEntry
 from rillet.types.stream.id import StreamID

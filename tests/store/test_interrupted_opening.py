@@ -12,7 +12,7 @@ from typing import Any, Literal
 import pytest
 
 import rillet
-from rillet.store import Store
+from rillet import Store
 from tests.forked import ran
 from tests.store.owner_processes import await_end
 from tests.store.process import Other

@@ -23,8 +23,8 @@ import pytest
 import redis
 
 import rillet
+from rillet import Store
 from rillet.errors import StoreClosed
-from rillet.store import Store
 from tests.cluster import Cluster, running_cluster
 from tests.judge import redis_binary
 from tests.model.interrupts import AtPlace, Interrupt, in_time, quiet

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import pytest
 
 import rillet
-from rillet.store import Store
+from rillet import Store
 from rillet.store.transports import in_process as local_module
 from rillet.store.transports.in_process import InProcessTransport
 from rillet.store.transports.lock import COMPILED_STEPS

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 import rillet
+from rillet import Store
 from rillet.errors import Misconf
 from rillet.persistence.aof.log import AppendOnlyLog
 from rillet.persistence.aof.manifest import read_manifest
 from rillet.persistence.aof.rewrite_format import SpawnedBaseWriter
-from rillet.store import Store
 from rillet.store.transports.in_process import InProcessTransport
 from tests.judge import redis_binary, running_redis
 from tests.store.owner_processes import lives

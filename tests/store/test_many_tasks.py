@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 import rillet
+from rillet import Store
 from rillet.errors import CommandError, StoreError
-from rillet.store import Store
 from tests.store.conftest import IN_PROCESS, Frontend, only
 from tests.store.process import Other
 

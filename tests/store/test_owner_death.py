@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import rillet
+from rillet import Store
 from rillet.errors import OutcomeUnknown
-from rillet.store import Store
 from rillet.store.aio import AsyncStore
 from rillet.store.transports.connected import AttachedTransport
 from tests.store.owner_processes import announced_pid, await_end, end

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import rillet
-from rillet.store import Store
+from rillet import Store
 from rillet.store.group import Group
 from tests.judge import Judge
 from tests.model.ownership import KINDS, OF_PROCESSES, world

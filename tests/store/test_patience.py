@@ -17,8 +17,9 @@ from typing import Any, Protocol
 import pytest
 
 import rillet
+from rillet import Store
 from rillet.errors import NotSent, TransactionConflict
-from rillet.store import Store, backend
+from rillet.store import backend
 from rillet.store.aio import AsyncStore
 from rillet.store.retries import PATIENCE, Retries
 from tests.cluster import Cluster, running_cluster

@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 
 import rillet
-from rillet import errors
-from rillet.store import Consumer, Counter, Hash, Message, Store, Stream
+from rillet import Consumer, Counter, Hash, Message, Store, Stream, errors
 from tests.forked import ROOT
 from tests.store.conftest import Frontend, only
 from tests.variants import long

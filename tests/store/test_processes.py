@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 import rillet
+from rillet import Store
 from rillet.errors import StoreBusy, StoreError
-from rillet.store import Store, backend
+from rillet.store import backend
 from rillet.store.transports.connected import ServerTransport
 from rillet.types.stream.id import StreamID
 from tests.store.conftest import only

@@ -13,8 +13,8 @@ import pytest
 import redis
 
 import rillet
+from rillet import ChannelMessage, Store, Subscription
 from rillet.errors import CommandError, StoreClosed, StoreError
-from rillet.store import ChannelMessage, Store, Subscription
 from tests.store.conftest import Frontend
 from tests.store.process import Other
 

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 import rillet
+from rillet import Store
 from rillet.errors import LogCorrupt, NewerFormat, NotAStore, ReadOnly, StoreError
 from rillet.runtime.registry import TABLE
-from rillet.store import Store
 from rillet.store.read_only import OpenFiles
 from rillet.types.compat import NEWEST
 from tests.forked import ROOT

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import rillet
-from rillet.store import Store
+from rillet import Store
 
 SECONDS = 60
 Call = Callable[[Any], Awaitable[Any]]

@@ -16,8 +16,8 @@ from types import FrameType
 import pytest
 
 import rillet
+from rillet import Store
 from rillet.errors import NestedCall
-from rillet.store import Store
 from rillet.store.transports.in_process import InProcessTransport
 from tests.store.conftest import IN_PROCESS, Frontend, only
 

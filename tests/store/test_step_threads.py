@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 import rillet
+from rillet import Store
 from rillet.runtime.engine import Engine
-from rillet.store import Store, step_threads
+from rillet.store import step_threads
 from rillet.store.backend import MemoryBackend
 from rillet.store.step_threads import EvictionThread, LazyFreeThread, StepThread
 from rillet.store.transports.in_process import InProcessTransport

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from rillet import Store, Stream
 from rillet.errors import CommandError, InvalidID
-from rillet.store import Store, Stream
 from rillet.store.arguments.policies import IDS_PER_COMMAND
 from rillet.types.stream.id import StreamID
 from tests.store.conftest import RILLET, only

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from rillet import Store
 from rillet.errors import BusyGroup, CommandError, ExecAbort, NoGroup, StoreClosed, WrongType
-from rillet.store import Store, delivery
+from rillet.store import delivery
 from rillet.store.entry import Entry
 from rillet.store.transports.transport import raised
 from rillet.types.stream.id import StreamID

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import rillet
-from rillet.store import Store
+from rillet import Store
 from rillet.store.transports.in_process import InProcessTransport
 from tests.variants import by_speed
 

@@ -10,8 +10,8 @@ import threading
 import pytest
 
 import rillet
+from rillet import Store
 from rillet.errors import CommandError, StoreError, TransactionConflict
-from rillet.store import Store
 from tests.judge import Judge
 from tests.store.conftest import Frontend
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import rillet
+from rillet import Store
 from rillet.errors import Misconf, StoreBusy
 from rillet.persistence import foreign_server
-from rillet.store import Store
 from tests.forked import ROOT
 from tests.judge import redis_binary, running_redis
 from tests.store.process import Other

@@ -18,8 +18,9 @@ import msgspec
 import pydantic
 import pytest
 
+from rillet import Message, Store, Stream
 from rillet.errors import InvalidEntry, InvalidValue, WrongType
-from rillet.store import Message, Store, Stream, codecs
+from rillet.store import codecs
 from tests.store.conftest import Frontend, only
 
 

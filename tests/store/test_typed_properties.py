@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rillet
-from rillet.store import Store
+from rillet import Store
 from rillet.store.codecs import json_of, text_of
 from tests.judge import Judge
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from rillet import Store
 from rillet.errors import OutcomeUnknown, StoreClosed
-from rillet.store import Store
 from tests.store.conftest import IN_PROCESS, Frontend, only
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import rillet
+from rillet import Store
 from rillet.errors import NestedCall
 from rillet.runtime.registry import TABLE, Command
-from rillet.store import Store
 from rillet.store.transports.in_process import InProcessTransport
 from rillet.store.transports.lock import COMPILED_STEPS
 
@@ -82,7 +82,7 @@ def test_a_command_that_was_interrupted_before_it_counted_its_change_runs_once(
         session.out.ok()
 
     change = Command("change", 2, "write", (1, 1, 1), "generic", "1.0.0", "O(1)", "", "Change data.", handler, None)
-    change.index = TABLE.by_name[b"incr"].index  # of its counters
+    change.index = TABLE[b"incr"].index  # of its counters
     monkeypatch.setitem(TABLE.by_name, b"change", change)
     commands = [["MULTI"], ["CHANGE", "k"], ["INCR", "count"], ["CHANGE", "k"], ["INCR", "count"], ["EXEC"]]
     with pytest.raises(Interrupt):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import redis
 
-from rillet.store import Store
+from rillet import Store
 from rillet.testing import StoreClock
 
 SECONDS = 60

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import rillet
+from rillet import Store
 from rillet.keyspace.defrag import IDLE
-from rillet.store import Store
 from tests.judge import Judge, redis_binary, running_redis
 from tests.variants import long_interpreted
 

@@ -16,6 +16,7 @@ with those of the servers.
 from __future__ import annotations
 
 from rillet.commands.data_file import read_sections
+from rillet.runtime.registry import command
 from rillet.runtime.session import Session
 from rillet.types.compat import Compat
 
@@ -49,4 +50,14 @@ def write_help(session: Session, word: bytes, container: str) -> None:
     session.out.simple(b"    Print this help." if compat.knows(72) else b"    Prints this help.")
 
 
-__all__ = ["write_help"]
+def declare_help(container: str, group: str, since: str, valkey: str = "") -> None:
+    """Declare the HELP of a container, after its other subcommands; since, valkey: the versions that introduced it."""
+
+    @command(f"{container}|help", arity=2, flags="loading stale", group=group, since=since, complexity="O(1)",
+             valkey=valkey)  # fmt: skip
+    def reply_help(session: Session, argv: list[bytes]) -> None:
+        """Show this help."""
+        write_help(session, argv[0], container)
+
+
+__all__ = ["declare_help", "write_help"]

@@ -17,9 +17,9 @@ from typing import Any
 
 from rillet.errors import CommandError
 from rillet.store.arguments.encoding import decode
+from rillet.store.arguments.slots import shards_of
 from rillet.store.retries import patiently
 from rillet.store.store import Store
-from rillet.store.transports.cluster import ClusterTransport, shards_of
 from rillet.store.transports.transport import Transport, check_ready, raised
 
 STEP = 100
@@ -53,7 +53,7 @@ class ScanSteps:
         else:  # a master left the cluster
             names = []
         self.complete = self._shard >= len(shards)
-        part = 0.0 if isinstance(store.transport, ClusterTransport) else _reversed(int(self._cursor))
+        part = 0.0 if store.transport.clustered else _reversed(int(self._cursor))
         self.share = 1.0 if self.complete else max(self.share, (self._shard + part) / len(shards))
         return list(names)
 

@@ -122,7 +122,7 @@ class Modules:
     def _register_commands(self, module: LoadedModule) -> None:
         for declared in module.declaration.commands:
             container = declared.name.partition("|")[0].encode()
-            if TABLE.by_name.get(container) is not None:
+            if TABLE.get(container) is not None:
                 raise LoadError(f"the command '{declared.name}' exists")
             self._add_command(module, self._command(module, declared))
 

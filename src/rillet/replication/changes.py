@@ -22,7 +22,6 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from rillet import commands
 from rillet.replication.errors import LinkError
 from rillet.runtime.registry import TABLE, Command
 
@@ -206,7 +205,6 @@ class UnitParser:
 
 @lru_cache(maxsize=1024)
 def _entry(name: bytes, sub: bytes) -> Command | None:
-    commands.load()
     entry = TABLE.find(name)
     if entry is not None and entry.subcommands is not None:
         return entry.subcommands.get(sub.lower())

@@ -76,7 +76,7 @@ class Narrowing:
         """Return whether all replicas know a command by its name in lower case."""
         known = self._known.get(name)
         if known is None:
-            entry = TABLE.by_name.get(name)
+            entry = TABLE.get(name)
             known = entry is None or all(knows(server, entry) for server in self.servers)
             self._known[name] = known
         return known
@@ -149,7 +149,7 @@ class Narrowing:
             if name == b"function":
                 out.append(self._function(argv))
                 continue
-            entry = TABLE.by_name.get(name)
+            entry = TABLE.get(name)
             if name in _TARGETS:
                 keys = [argv[_TARGETS[name]]]
             else:

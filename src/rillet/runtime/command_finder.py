@@ -99,7 +99,7 @@ class CommandFinder(Expiry):
 
     @cython.cfunc
     def _find(self, name: bytes) -> Command | None:
-        entry = TABLE.by_name.get(name.lower())
+        entry = TABLE.get(name.lower())
         if self._renamed and not (self.loading and entry is not None):
             # A log contains commands that were rewritten with their own names.
             entry = self._renamed.get(name.lower(), entry)

@@ -26,7 +26,6 @@ from rillet.runtime.dispatch import Dispatch
 from rillet.runtime.host import DefaultHost, Host
 from rillet.runtime.keyspace_events import MISS, NEW, OVERWRITTEN, TYPE_CHANGED
 from rillet.runtime.memory import MemoryStats
-from rillet.runtime.registry import load_commands
 from rillet.runtime.session import Session
 from rillet.runtime.settings.settings import Settings
 from rillet.types.compat import EMBEDS_UP_TO_128
@@ -49,7 +48,6 @@ class Engine(Dispatch):
     sessions: dict[int, Session]
 
     def __init__(self, settings: Settings | None = None, clock: Clock | None = None) -> None:
-        load_commands()
         Dispatch.__init__(self, settings or Settings(), clock or Clock())
         self.memory = MemoryStats(self)
         # DEBUG REPLYBUFFER: after how many ms the recent size of a client's replies is measured anew (-1: never), and

@@ -1,4 +1,4 @@
-"""The command table: every command is declared once, beside its handler.
+"""The command table: every command is declared once, beside its handler, and its module is imported when it is used.
 
     @command("xlen", arity=2, flags="readonly fast", keys=(1, 1, 1), group="stream", since="5.0.0",
              complexity="O(1)", syntax="key")
@@ -181,22 +181,31 @@ class Command:
         return [position for position in range(first, end + 1, step) if position < len(argv)]
 
 
-def load_commands() -> None:
-    """Import the package of commands by its name, so that `runtime` does not depend on commands."""
-    import_module(COMMANDS).load()
+def load_commands(name: bytes | None = None) -> None:
+    """Import the modules that declare a command, or all commands.
+
+    The package is imported by its name, so that `runtime` does not depend on commands.
+    """
+    import_module(COMMANDS).load(name)
 
 
 class CommandTable:
-    """All commands by lower-case name; a container holds its subcommands."""
+    """All commands by lower-case name; a container holds its subcommands.
+
+    `by_name` has the commands that `get` found so far.
+    """
 
     def __init__(self) -> None:
         self.by_name: dict[bytes, Command] = {}
+        # Of the modules that were imported so far: a container may lack subcommands.
+        self._declared: dict[bytes, Command] = {}
+        self._on_found: Callable[[Command], object] | None = None
         # All commands and subcommands; `Command.index` is the position in this list.
         self._all: list[Command] = []
 
     def add(self, entry: Command) -> None:
         """Add a declaration; a name that was already declared is an error."""
-        same_level = self.by_name
+        same_level = self._declared
         if entry.container:
             container = self._container(entry)
             assert container.subcommands is not None
@@ -207,16 +216,41 @@ class CommandTable:
         self._all.append(entry)
 
     def _container(self, entry: Command) -> Command:
-        if entry.container.encode() not in self.by_name:
+        if entry.container.encode() not in self._declared:
             self.add(Command(
                 entry.container, -2, "", (0, 0, 0), entry.group, "" if entry.level == NEVER else entry.since,
                 "Depends on subcommand.", "", f"A container for {entry.container} commands.", None, None,
                 valkey=entry.valkey if entry.level == NEVER else "",
             ))  # fmt: skip
-        container = self.by_name[entry.container.encode()]
+        container = self._declared[entry.container.encode()]
         if container.subcommands is None:
             container.subcommands = {}
         return container
+
+    def get(self, name: bytes) -> Command | None:
+        """Return the command of a name in lower case, with all its subcommands, or None."""
+        found = self.by_name.get(name)
+        if found is None:
+            load_commands(name)
+            found = self._declared.get(name)
+            if found is not None:
+                self.by_name[name] = found
+                if self._on_found is not None:
+                    self._on_found(found)
+        return found
+
+    def __getitem__(self, name: bytes) -> Command:
+        """Return the command of a name in lower case; KeyError if there is none."""
+        found = self.get(name)
+        if found is None:
+            raise KeyError(name)
+        return found
+
+    def watch(self, function: Callable[[Command], object]) -> None:
+        """Call a function for each command that `get` found or will find for the first time."""
+        for entry in list(self.by_name.values()):
+            function(entry)
+        self._on_found = function
 
     def find(self, name: bytes, compat: Compat | None = None) -> Command | None:
         """Return the command of that name in any case ("XADD", "xgroup|create"), or None.
@@ -224,7 +258,7 @@ class CommandTable:
         With `compat`, ignore commands that are newer than that server.
         """
         head, _, tail = name.lower().partition(b"|")
-        found = self.by_name.get(head)
+        found = self.get(head)
         if tail and found is not None:
             found = (found.subcommands or {}).get(tail)
         return None if found is None or (compat is not None and not found.known_to(compat)) else found
@@ -232,6 +266,7 @@ class CommandTable:
     @property
     def size(self) -> int:
         """The number of commands and subcommands: the first `Command.index` that a module's command can have."""
+        load_commands()
         return len(self._all)
 
     def known(self, compat: Compat) -> list[Command]:
@@ -240,11 +275,13 @@ class CommandTable:
 
     def __iter__(self) -> Any:
         """Yield the commands sorted by name, without subcommands."""
-        return iter(sorted(self.by_name.values(), key=lambda entry: entry.name))
+        load_commands()
+        return iter(sorted(self._declared.values(), key=lambda entry: entry.name))
 
     def __len__(self) -> int:
         """Return the number of commands, without subcommands."""
-        return len(self.by_name)
+        load_commands()
+        return len(self._declared)
 
 
 TABLE = CommandTable()

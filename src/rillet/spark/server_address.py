@@ -14,7 +14,7 @@ from rillet.client.errors import AddressError, ConnectionLost, ConnectorError
 from rillet.errors import StoreError
 
 if TYPE_CHECKING:
-    from rillet.store import Store
+    from rillet.store.store import Store
 
 _TLS_OPTIONS = ("caFile", "certFile", "keyFile", "tlsVerify")
 _GRACE = 2.0  # seconds: between the steps of a job no worker may be there

@@ -40,6 +40,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
 from rillet.errors import CommandError, InvalidEntry, WrongType
+from rillet.loggers import logger
 from rillet.real_time import monotonic
 from rillet.store.arguments.argument_checks import flag, integer_of, whole_number
 from rillet.store.arguments.durations import Seconds, milliseconds_in, seconds_in
@@ -49,7 +50,6 @@ from rillet.store.dead_letters import letter
 from rillet.store.entry import T, stream_part, stream_parts
 from rillet.store.message import Message, new_messages, old_messages
 from rillet.store.prefetch import PREFETCH, Pace, Prefetched, Search, still_pending
-from rillet.store.recovery import LOGGER
 from rillet.store.retries import PATIENCE
 from rillet.store.typed.forms import InvalidField
 
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from rillet.store.group import Consumer
     from rillet.store.store import Store
 
+LOGGER = logger("store")
 Result = TypeVar("Result")
 Command: TypeAlias = "list[bytes] | list[list[bytes]]"  # one command, or a transaction: from MULTI to EXEC
 Commands: TypeAlias = Generator[Command, Any, Result]  # yields commands, receives their replies, returns a result

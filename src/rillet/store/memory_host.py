@@ -12,14 +12,16 @@ import threading
 from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rillet.client.peer_sockets import PeerSockets
 from rillet.loggers import logger
 from rillet.protocol.peer_replies import Replies
 from rillet.real_time import monotonic
 from rillet.runtime.engine import Engine
 from rillet.runtime.host import DefaultHost
+
+if TYPE_CHECKING:
+    from rillet.client.peer_sockets import PeerSockets
 
 LOGGER = logger("store")
 
@@ -48,7 +50,7 @@ class MemoryHost(DefaultHost):
     def __init__(self, engine: Engine, lock: Any) -> None:
         super().__init__(engine)
         self._numbers = count()
-        self.peers = PeerSockets()
+        self.peers: PeerSockets | None = None
         self._begin(lock)
 
     def _begin(self, lock: Any) -> None:
@@ -59,12 +61,16 @@ class MemoryHost(DefaultHost):
 
     def after_fork(self, lock: Any) -> None:
         """In a forked child, which has no thread: forget the jobs and the sockets of the parent."""
-        self.peers = PeerSockets()
+        self.peers = None
         self._begin(lock)
 
     def exchange(self, address: tuple[str, str], setup: list[list[bytes]], database: int,
                  commands: list[list[bytes]], timeout_ms: int) -> Replies:  # fmt: skip
         """Send commands to another server and return its replies (MIGRATE)."""
+        if self.peers is None:
+            from rillet.client.peer_sockets import PeerSockets
+
+            self.peers = PeerSockets()
         return self.peers.exchange(address, setup, database, commands, timeout_ms)
 
     def log_line(self, text: str, level: str = "warning") -> None:
@@ -116,7 +122,8 @@ class MemoryHost(DefaultHost):
 
     def close(self) -> None:
         """Drop the jobs, end the thread and close the connections to other servers."""
-        self.peers.close()
+        if self.peers is not None:
+            self.peers.close()
         with self._changed:
             self._closed = True
             self._changed.notify()

@@ -11,18 +11,17 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rillet.errors import StoreError
-from rillet.modules.loading import named_modules
 from rillet.store.arguments.argument_checks import flag, one_of
 from rillet.store.arguments.durations import Seconds, seconds_in
-from rillet.store.backend import DirectoryBackend, MemoryBackend, ServerBackend
-from rillet.store.directory import Directory
-from rillet.store.read_only import ReadOnlyBackend
-from rillet.store.separate_backend import SeparateBackend
+from rillet.store.backend import MemoryBackend
 from rillet.store.store import Store
 from rillet.store.store_settings import FILES, MEMORY, differences, missing_modules, settings_of
+
+if TYPE_CHECKING:
+    from rillet.modules.loading import OpenModules
 
 # Connections of attached processes; each waiting task of asyncio has one. The limit of open files is the actual limit:
 # the owner rejects the connections beyond it.
@@ -63,7 +62,11 @@ def open(path: str | os.PathLike[str] | None = None, *, appendfsync: Literal["al
     _check_open(path, readonly, create, progress)
     of_modules = {name: settings.pop(name) for name in list(settings) if "." in name}
     in_memory = path is None or path == ":memory:" or readonly
-    loaded = named_modules(modules, of_modules, shared=not in_memory)
+    loaded: OpenModules = ((), {})
+    if modules or of_modules:
+        from rillet.modules.loading import named_modules
+
+        loaded = named_modules(modules, of_modules, shared=not in_memory)
     _check_client_options(owner, owner_grace, timeout)
     path = None if path is None else os.path.expanduser(os.fsdecode(path))
     if path is not None and (scheme := _URL.match(path)):
@@ -75,14 +78,20 @@ def open(path: str | os.PathLike[str] | None = None, *, appendfsync: Literal["al
             raise ValueError("owner='process' needs the path of a directory")
         if not create:
             raise ValueError("create=False needs the path of a directory")
-        return Store(MemoryBackend(settings_of(MEMORY, {"appendfsync": appendfsync, **settings}), modules=loaded))
+        return Store(MemoryBackend(settings_of(MEMORY, {"appendfsync": appendfsync, **settings}),
+                                   modules=loaded if modules or of_modules else None))  # fmt: skip
     one_of(appendfsync, "appendfsync", ("always", "everysec", "no"))
     if readonly and owner == "process":
         raise ValueError("readonly=True needs no owner: omit owner='process'")
     if readonly:
+        from rillet.store.read_only import ReadOnlyBackend
+
         snapshot = ReadOnlyBackend(path, settings_of(FILES, settings), progress, loaded)
         again = {"readonly": True, "modules": loaded[0], **settings, **of_modules}
         return Store(snapshot, (_open_existing, os.path.abspath(path), again))
+    from rillet.store.directory import Directory
+    from rillet.store.directory_backend import DirectoryBackend
+
     defaults = {"aof_checksums": True, "log_entries_read": True, "maxclients": _MAX_CLIENTS}
     named = {**defaults, "appendfsync": appendfsync, **settings}
     given = settings_of(FILES, named)
@@ -90,6 +99,8 @@ def open(path: str | os.PathLike[str] | None = None, *, appendfsync: Literal["al
     backend = DirectoryBackend(directory, given, progress, timeout, loaded)
     options = {"appendfsync": appendfsync, "timeout": timeout, "modules": loaded[0], **settings, **of_modules}
     if owner == "process":
+        from rillet.store.separate_backend import SeparateBackend
+
         backend = SeparateBackend(directory, given, named, progress, timeout, owner_grace, loaded)
         options |= {"owner": owner, "owner_grace": owner_grace}
     store = Store(backend, (_open_existing, os.path.abspath(path), options))
@@ -112,6 +123,8 @@ def connect(url: str, *, timeout: Seconds | None = TIMEOUT) -> Store:
     """
     timeout = None if timeout is None else seconds_in(timeout, "timeout")
     _check_client_options("this", 0.0, timeout)
+    from rillet.store.server_backend import ServerBackend
+
     return Store(ServerBackend(url, timeout), (_connected, url, {"timeout": timeout}))
 
 

@@ -34,13 +34,14 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from rillet.loggers import logger
 from rillet.real_time import monotonic
 from rillet.store.arguments.encoding import decode, parse_id
-from rillet.store.recovery import LOGGER
 
 if TYPE_CHECKING:
     from rillet.store.delivery import Commands
 
+LOGGER = logger("store")
 CHECK_AFTER = 0.01  # seconds after which a message is checked before it is handed out
 RENEW_AFTER = 0.1  # seconds after which all leases are renewed, if claim_idle is not known
 AHEAD = 0.02  # seconds of work that a loop reads ahead

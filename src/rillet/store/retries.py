@@ -15,13 +15,11 @@ directory has another way to continue: it attaches to the next owner, or becomes
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from rillet.client.loop_timers import sleep
 from rillet.errors import CommandError, StoreError
 from rillet.real_time import monotonic
-from rillet.store.transports.task_threads import in_thread
 from rillet.store.transports.transport import NOT_READY, NotReady, Transport
 
 if TYPE_CHECKING:
@@ -90,37 +88,4 @@ def again(store: Store, attempt: Callable[[Transport], Result], commands: Sequen
             transport = store.replacement(transport, error, retries, commands)
 
 
-async def patiently_async(store: Store, attempt: Callable[[Transport], Awaitable[Result]],
-                          commands: Sequence[list[bytes]], patience: float = PATIENCE) -> Result:  # fmt: skip
-    """Await attempt(transport) as `patiently` does; only the task waits."""
-    transport = store.transport
-    try:
-        return await attempt(transport)
-    except FAILURES as error:
-        retries = Retries(patience)
-        transport = await in_thread(store.replacement, transport, error, retries, commands)
-    return await again_async(store, attempt, commands, transport, retries, FAILURES)
-
-
-async def again_async(store: Store, attempt: Callable[[Transport], Awaitable[Result]], commands: Sequence[list[bytes]],
-                      transport: Transport, retries: Retries, failures: Failures) -> Result:  # fmt: skip
-    """Await attempt(transport) as `again` does; only the task waits."""
-    while True:
-        if retries.pause:
-            await sleep(retries.pause)
-        try:
-            return await attempt(transport)
-        except failures as error:
-            transport = await in_thread(store.replacement, transport, error, retries, commands)
-
-
-__all__ = [
-    "FAILURES",
-    "FAILURES_OF_ONE",
-    "PATIENCE",
-    "Retries",
-    "again",
-    "again_async",
-    "patiently",
-    "patiently_async",
-]
+__all__ = ["FAILURES", "FAILURES_OF_ONE", "PATIENCE", "Failures", "Retries", "again", "patiently"]

@@ -26,8 +26,8 @@ from rillet.persistence.announcement import Announcement
 from rillet.persistence.directory_lock import LogLocked
 from rillet.real_time import monotonic
 from rillet.runtime.settings.settings import Settings
-from rillet.store.backend import ANNOUNCE_SECONDS, ATTACH_SECONDS, DirectoryBackend
 from rillet.store.directory import Directory
+from rillet.store.directory_backend import ANNOUNCE_SECONDS, ATTACH_SECONDS, DirectoryBackend
 from rillet.store.owner_start import OwnerKilled, check_possible, start_owner
 from rillet.store.recovery import Recovery
 from rillet.store.transports.connected import AttachedTransport

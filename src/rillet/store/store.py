@@ -39,15 +39,14 @@ from rillet.errors import (
 from rillet.extras import require
 from rillet.protocol.reply_parser import parse_all
 from rillet.store import multi_stream as several
-from rillet.store.aio import AsyncStore
 from rillet.store.arguments.allowed_commands import one_reply
 from rillet.store.arguments.argument_checks import encoded, flag, items_of, text_bytes, whole_number, words_of
 from rillet.store.arguments.argument_limits import UNLIMITED, check_lengths
 from rillet.store.arguments.durations import Seconds
 from rillet.store.arguments.encoding import Value, decode, encode_name, id_of_reply, longest, parse_id
 from rillet.store.arguments.positions import Position
-from rillet.store.backend import Backend, ServerBackend
-from rillet.store.channels import Names, Subscription
+from rillet.store.arguments.slots import shards_of
+from rillet.store.backend import Backend
 from rillet.store.codecs import Codec
 from rillet.store.delivery import drive
 from rillet.store.entry import Entry
@@ -55,14 +54,11 @@ from rillet.store.group import MultiConsumer
 from rillet.store.keys import KeyCommands
 from rillet.store.multi_stream import Positions, StreamLike
 from rillet.store.prefetch import Prefetched
-from rillet.store.recovery import Recovery
 from rillet.store.retries import FAILURES_OF_ONE, PATIENCE, Retries, again, patiently
 from rillet.store.script import Script, StoredFunction
-from rillet.store.serving import StoreServer, serve
 from rillet.store.stats import PENDING, StoreStats, survey
 from rillet.store.stream import Stream
 from rillet.store.transaction import StoreTransaction
-from rillet.store.transports.cluster import ClusterTransport, shards_of
 from rillet.store.transports.in_process import InProcessTransport
 from rillet.store.transports.transport import (
     NotReady,
@@ -81,6 +77,10 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis as AsyncRedis
 
     from rillet.opentelemetry import Instrumentation
+    from rillet.store.aio import AsyncStore
+    from rillet.store.channels import Names, Subscription
+    from rillet.store.recovery import Recovery
+    from rillet.store.serving import StoreServer
 
 Result = TypeVar("Result")
 
@@ -339,7 +339,7 @@ class Store(KeyCommands):
     def delete(self, *names: Value) -> int:
         """Delete keys; return how many existed."""
         keys = [encoded(name, "one of names") for name in names]
-        if isinstance(self.transport, ClusterTransport):  # a cluster rejects DEL with keys of several slots
+        if self.transport.clustered:  # a cluster rejects DEL with keys of several slots
             return sum(self.run_many([[b"DEL", key] for key in keys]))
         return int(self.run([b"DEL", *keys])) if keys else 0
 
@@ -380,6 +380,8 @@ class Store(KeyCommands):
     def subscribe(self, *channels: str | bytes, patterns: Names = (), shards: Names = ()) -> Subscription:
         """Subscribe to channels, to globs of channel names, and to shard channels; see Subscription."""
         self._alive()
+        from rillet.store.channels import Subscription
+
         subscription = Subscription(self, channels, patterns, shards)
         self._subscriptions.add(subscription)
         return subscription
@@ -423,6 +425,9 @@ class Store(KeyCommands):
             raise TypeError(f"host must be the text of an address, not {host!r:.200}")
         if unix is not None and not isinstance(unix, (str, os.PathLike)):
             raise TypeError(f"unix must be the path of a socket, not {unix!r:.200}")
+        from rillet.store.server_backend import ServerBackend
+        from rillet.store.serving import StoreServer, serve
+
         if isinstance(backend, ServerBackend):
             if port or unix is not None:
                 raise StoreError(f"{self!r} is a server already: use store.url, or start a server on that address")
@@ -435,6 +440,8 @@ class Store(KeyCommands):
 
     def aio(self) -> AsyncStore:
         """Return the asyncio API of this store."""
+        from rillet.store.aio import AsyncStore
+
         self._alive()
         made = AsyncStore(self)
         if self.observer is not None:

@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from rillet.modules.loading import OpenModules
 from rillet.runtime.settings.settings import PARAMETERS, SettingError, Settings
 from rillet.store.arguments.encoding import decode
 
 if TYPE_CHECKING:
+    from rillet.modules.loading import OpenModules
     from rillet.store.store import Store
 
 FILES = "a store in a directory"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import redis
     import redis.asyncio
 
-    from rillet.store import Store
+    from rillet.store.store import Store
     from rillet.testing.clock import StoreClock
 
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from rillet.errors import CommandError, Corrupt, RilletError
 from rillet.keyspace.clock import ManualClock
-from rillet.store import Store
 from rillet.store.backend import MemoryBackend
+from rillet.store.store import Store
 from rillet.store.store_settings import MEMORY, settings_of
 from rillet.transfer.rdb_parts import SnapshotKey
 from rillet.types.compat import COMPATS

@@ -7,7 +7,7 @@ from rillet.runtime.registry import TABLE, load_commands
 
 module = Module("cmdintrospection", 1)
 load_commands()
-XADD = TABLE.by_name[b"xadd"]
+XADD = TABLE[b"xadd"]
 
 
 @module.command(

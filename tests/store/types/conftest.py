@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import rillet
-from rillet.store import Store
+from rillet import Store
 from tests.cluster import Cluster, running_cluster
 from tests.judge import Judge, redis_binary
 from tests.store.conftest import KINDS, Frontend, _make

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from rillet import Store
 from rillet.errors import WrongType
-from rillet.store import Store
 from rillet.store.aio import AsyncStore
 from rillet.store.codecs import json_of, text_of
 from tests.store.conftest import Frontend

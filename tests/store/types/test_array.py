@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import rillet
+from rillet import Array, Store
 from rillet.errors import CommandError, WrongType
-from rillet.store import Array, Store, codecs
+from rillet.store import codecs
 from rillet.store.codecs import text_of
 from rillet.store.types.array import LAST
 from tests.judge import Judge

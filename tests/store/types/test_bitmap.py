@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rillet import Store
 from rillet.errors import CommandError, WrongType
-from rillet.store import Store
 from tests.store.conftest import Frontend
 from tests.store.types.conftest import only
 from tests.store.types.models import MODELLED

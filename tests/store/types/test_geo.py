@@ -7,8 +7,8 @@ from typing import assert_type
 
 import pytest
 
+from rillet import Geo, Store
 from rillet.errors import CommandError, WrongType
-from rillet.store import Geo, Store
 from rillet.store.codecs import text_of
 from rillet.store.types.geo import Coordinates, GeoPlace
 

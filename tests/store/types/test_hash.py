@@ -10,8 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rillet import Hash, Store
 from rillet.errors import CommandError, InvalidValue, WrongType
-from rillet.store import Hash, Store, codecs
+from rillet.store import codecs
 from rillet.store.codecs import json_of, text_of
 from tests.store.types.conftest import only
 from tests.store.types.models import MODELLED, NAMES, compare

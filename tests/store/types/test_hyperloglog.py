@@ -7,8 +7,8 @@ from typing import assert_type
 
 import pytest
 
+from rillet import HyperLogLog, Store, String
 from rillet.errors import InvalidObj, WrongType
-from rillet.store import HyperLogLog, Store, String
 from rillet.store.codecs import text_of
 
 

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 import rillet
+from rillet import Counter, Hash, List, Set, SortedSet, Store, Stream, String
 from rillet.errors import CommandError, StoreClosed, StoreError
-from rillet.store import Counter, Hash, List, Set, SortedSet, Store, Stream, String, codecs
+from rillet.store import codecs
 from tests.store.conftest import Frontend
 from tests.store.types.conftest import only
 

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rillet import List, Store
 from rillet.errors import WrongType
-from rillet.store import List, Store, codecs
+from rillet.store import codecs
 from rillet.store.codecs import text_of
 from tests.store.conftest import Frontend
 from tests.store.types.models import MODELLED, compare, outcome

@@ -10,8 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import rillet
+from rillet import Set, Store
 from rillet.errors import CommandError, WrongType
-from rillet.store import Set, Store, codecs
+from rillet.store import codecs
 from rillet.store.codecs import json_of, text_of
 from tests.store.conftest import Frontend
 from tests.store.types.models import MODELLED, compare

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 import rillet
+from rillet import Store
 from rillet.errors import CommandError, WrongType
-from rillet.store import Store
 from rillet.store.codecs import text_of
 
 

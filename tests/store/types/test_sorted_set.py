@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rillet import SortedSet, Store
 from rillet.errors import CommandError, WrongType
-from rillet.store import SortedSet, Store
 from rillet.store.codecs import json_of, text_of
 from tests.store.conftest import Frontend
 from tests.store.types.models import MODELLED, compare

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rillet import Store, String
 from rillet.errors import CommandError, InvalidValue, WrongType
-from rillet.store import Store, String, codecs
+from rillet.store import codecs
 from rillet.store.codecs import json_of
 from tests.store.types.models import MODELLED
 

@@ -6,6 +6,7 @@ from secrets import token_hex
 
 from rillet.commands.acl import ADMIN, FLAGS, command
 from rillet.commands.arguments import integer, subcommand_error, text
+from rillet.commands.help_texts import declare_help
 from rillet.commands.replies import write_bulks
 from rillet.commands.server.info import find_subcommand
 from rillet.errors import CommandError
@@ -106,3 +107,6 @@ def _write_entry(session: Session, entry: LogEntry) -> None:
                              (b"timestamp-last-updated", entry.updated_ms)):  # fmt: skip
             out.bulk(name)
             out.integer(number)
+
+
+declare_help("acl", "server", "6.0.0")

@@ -11,6 +11,7 @@ from typing import Any
 from rillet.commands.arguments import integer, subcommand_error, syntax_error, timeout_ms
 from rillet.commands.connection import command
 from rillet.commands.connection.client_filters import client_type, listed, parse_filters, type_of
+from rillet.commands.help_texts import declare_help
 from rillet.errors import CommandError, Unblocked
 from rillet.runtime.client_line import client_line
 from rillet.runtime.session import Session
@@ -117,3 +118,6 @@ def client_unpause(session: Session, argv: list[bytes]) -> None:
     """Resume the clients that CLIENT PAUSE holds back."""
     session.engine.host.unpause()
     session.out.ok()
+
+
+declare_help("client", "connection", "5.0.0")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rillet.commands.help_texts import declare_help
 from rillet.commands.keys import command
 from rillet.errors import CommandError
 from rillet.keyspace.lru import LFU
@@ -85,3 +86,6 @@ def object_freq(session: Session, argv: list[bytes]) -> None:
         session.out.integer(access.settle(session.db.keys, n))
         return
     session.out.integer(access.frequency(session.db.keys.lru(n)))
+
+
+declare_help("object", "generic", "6.2.0")

@@ -13,6 +13,7 @@ and messages. In RESP2 a subscribed client may only run (UN)SUBSCRIBE commands, 
 from __future__ import annotations
 
 from rillet.commands.arguments import subcommand_error
+from rillet.commands.help_texts import declare_help
 from rillet.commands.pubsub import command
 from rillet.commands.replies import write_bulks
 from rillet.runtime.channels import CHANNEL, PATTERN, SHARD, Channels, Subscriptions
@@ -186,3 +187,6 @@ def pubsub_shardchannels(session: Session, argv: list[bytes]) -> None:
 def pubsub_shardnumsub(session: Session, argv: list[bytes]) -> None:
     """Return the number of subscribers of each shard channel."""
     _list_counts(session, argv, _channels(session).shards)
+
+
+declare_help("pubsub", "pubsub", "6.2.0")

@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from rillet.commands.arguments import text
+from rillet.commands.help_texts import declare_help
 from rillet.commands.server import command
 from rillet.errors import CommandError, Loading
 from rillet.runtime.session import Session
@@ -163,3 +164,6 @@ def rewrite_config(session: Session, everything: bool) -> None:
     """Write the settings and reply; `everything` includes defaults (config.c: rewriteConfig)."""
     session.engine.host.rewrite_config(everything)
     session.out.ok()
+
+
+declare_help("config", "server", "5.0.0")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rillet.commands.arguments import integer
+from rillet.commands.help_texts import declare_help
 from rillet.commands.replies import write_tree
 from rillet.commands.server import command
 from rillet.errors import CommandError
@@ -129,3 +130,6 @@ def hotkeys_get(session: Session, argv: list[bytes]) -> None:
         if top is not None:
             reply[name] = [word for pair in top.largest(hotkeys.keys) for word in pair]
     write_tree(session.out, [reply])
+
+
+declare_help("hotkeys", "server", "8.6.1")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rillet.commands.arguments import arity_error, syntax_error
 from rillet.commands.first_key_pop import KeysAfterNumber
+from rillet.commands.help_texts import declare_help
 from rillet.commands.replies import ReplySet, write_bulks, write_tree
 from rillet.commands.server import command
 from rillet.commands.server.info import all_commands, find_command, find_subcommand, known_commands
@@ -299,3 +300,6 @@ def command_getkeysandflags(session: Session, argv: list[bytes]) -> None:
 
 
 _HINTS = ("variable_flags", "incomplete")  # they describe the specification, not a key
+
+
+declare_help("command", "server", "5.0.0")

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from rillet.commands.arguments import text
+from rillet.commands.help_texts import declare_help
 from rillet.commands.server import command
 from rillet.commands.server.info import all_commands, find_command
 from rillet.errors import CommandError
@@ -205,3 +206,6 @@ def _advice(name: str, engine: CommandEngine) -> Iterator[str]:
         yield "Many keys expire at the same time: vary their times, or raise `hz` so that each cycle is shorter."
     if name == "eviction-cycle":
         yield "Many keys are evicted at once: lower maxmemory-eviction-tenacity, or raise maxmemory in steps."
+
+
+declare_help("latency", "server", "2.8.13")

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from rillet.commands.arguments import integer, syntax_error
+from rillet.commands.help_texts import declare_help
 from rillet.commands.server import command
 from rillet.keyspace.memory_usage import key_bytes
 from rillet.runtime.memory import human
@@ -109,3 +110,6 @@ def _trim_heap() -> None:
         CDLL(None).malloc_trim(0)
     except (ImportError, AttributeError, OSError, TypeError):
         return
+
+
+declare_help("memory", "server", "4.0.0")

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from rillet.commands.arguments import text
+from rillet.commands.help_texts import declare_help
 from rillet.commands.server import command
 from rillet.commands.server.config import allows
 from rillet.errors import CommandError
@@ -105,3 +106,6 @@ def module_list(session: Session, argv: list[bytes]) -> None:
         out.array(len(module.arguments))
         for argument in module.arguments:
             out.bulk(argument)
+
+
+declare_help("module", "server", "5.0.0")

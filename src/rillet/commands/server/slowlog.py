@@ -6,6 +6,7 @@ runtime/slowlog.py records the entries. Valkey's SLOWLOG is COMMANDLOG with the 
 from __future__ import annotations
 
 from rillet.commands.arguments import integer, subcommand_error
+from rillet.commands.help_texts import declare_help
 from rillet.commands.server import command
 from rillet.errors import CommandError
 from rillet.runtime.session import Session
@@ -88,3 +89,7 @@ def commandlog_reset(session: Session, argv: list[bytes]) -> None:
     """Empty a log."""
     _log_of(session, argv[2]).entries.clear()
     session.out.ok()
+
+
+declare_help("slowlog", "server", "6.2.0")
+declare_help("commandlog", "server", "", valkey="8.1.0")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from rillet._cython import cython
 from rillet.commands.arguments import subcommand_error
+from rillet.commands.help_texts import write_help
 from rillet.commands.stream import command
 from rillet.commands.stream.idmp import new_stream
 from rillet.commands.stream.lookup import require_group, require_stream
@@ -190,3 +191,9 @@ class Xack(Implementation):
 command("xack", arity=-4, flags="write fast", since="5.0.0", syntax="key group id [id ...]",
         summary="Acknowledges entries: removes them from the pending entries of a group and returns how many were "
         "pending.", complexity="O(1) for each ID.")(Xack)
+
+
+@command("xgroup|help", arity=2, flags="loading stale", keys=(0, 0, 0), since="5.0.0", complexity="O(1)")
+def xgroup_help(session: Session, argv: list[bytes]) -> None:
+    """Shows the sub-commands of XGROUP."""
+    write_help(session, argv[0], "xgroup")

@@ -1,4 +1,4 @@
-"""XINFO, and the HELP of XGROUP and XINFO.
+"""XINFO: streams, groups and consumers as they are.
 
 Every reply is a map (in RESP2 an array of names and values), with the names in Redis's order. FULL lists at most COUNT
 entries, and COUNT pending entries per group and consumer (default 10; 0 = all). Groups and consumers are in the byte
@@ -32,12 +32,6 @@ NACKED_COUNT = 88
 """The first level that shows the number of released entries (XNACK)."""
 INLINED_LEAVES = 810
 """The first level whose radix trees of streams have no nodes for their leaves."""
-
-
-@command("xgroup|help", arity=2, flags="loading stale", keys=(0, 0, 0), since="5.0.0", complexity="O(1)")
-def xgroup_help(session: Session, argv: list[bytes]) -> None:
-    """Shows the sub-commands of XGROUP."""
-    write_help(session, argv[0], "xgroup")
 
 
 @command("xinfo|help", arity=2, flags="loading stale", keys=(0, 0, 0), since="5.0.0", complexity="O(1)")

@@ -11,15 +11,17 @@ subcommands of a container in it (acl.c: ACLSetSelectorCommandBitsForCategory ca
 The number of commands in each category decides how Redis 7.0 describes a user. rillet's own commands (`rillet.*`) are
 not counted, so that the description is Redis's.
 
-The set of a version takes milliseconds to compute, so all engines share it (`command_set`). Modules extend a copy.
+The set of a version takes milliseconds to compute, and imports all commands. So it is computed when a rule names some
+commands, and all engines share it (`command_set`). Modules extend a copy.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 from rillet.runtime.acl.categories import categories, category_names
-from rillet.runtime.registry import TABLE, Command, load_commands
+from rillet.runtime.registry import TABLE, Command
 from rillet.types.compat import Compat
 
 _FIRST_ABSENT = 4096
@@ -30,16 +32,30 @@ _ABSENT = {
 }
 
 
+_TABLES = ("_applied", "_by_name", "_members", "_names", "_parts", "counted")
+
+
 class CommandSet:
     """The commands of one version."""
 
-    __slots__ = ("_applied", "_by_name", "_members", "_names", "_parts", "categories", "compat", "counted",
-                 "databases")  # fmt: skip
+    __slots__ = (*_TABLES, "categories", "compat", "databases")
 
     def __init__(self, compat: Compat, databases: int) -> None:
         self.compat = compat
         self.databases = databases
         self.categories: tuple[str, ...] = category_names(compat)
+
+    def __getattr__(self, name: str) -> Any:
+        """Compute the tables when one of them is first read: an engine without rules never needs them."""
+        if name not in _TABLES:
+            raise AttributeError(name)
+        filled = CommandSet(self.compat, self.databases)
+        filled._fill()
+        for table in _TABLES:
+            setattr(self, table, getattr(filled, table))
+        return getattr(self, name)
+
+    def _fill(self) -> None:
         # Position -> name; name -> position; position of a container -> the bits of its subcommands.
         self._names: dict[int, bytes] = {}
         self._by_name: dict[bytes, int] = {}
@@ -48,7 +64,7 @@ class CommandSet:
         self._members = dict.fromkeys(self.categories, 0)
         self.counted = dict.fromkeys(self.categories, 0)
         self._applied = dict.fromkeys(self.categories, 0)
-        for entry in TABLE.known(compat):
+        for entry in TABLE.known(self.compat):
             self._add_command(entry)
         self._add_absent()
 
@@ -137,7 +153,6 @@ class CommandSet:
 @lru_cache(maxsize=16)
 def command_set(compat: Compat, databases: int) -> CommandSet:
     """Return the commands of a version, without modules; nothing may change them."""
-    load_commands()
     return CommandSet(compat, databases)
 
 

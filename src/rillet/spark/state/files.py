@@ -28,7 +28,7 @@ from rillet.errors import RilletError
 from rillet.spark.archive.manifest import Part
 from rillet.spark.archive.targets import FileTarget
 from rillet.spark.changes.storage import Storage
-from rillet.store import Store
+from rillet.store.store import Store
 from rillet.transfer.batch_engine import StateKey
 from rillet.transfer.dumped_values import Values, entries_of
 from rillet.transfer.rdb_parts import SnapshotPart, snapshot_keys

@@ -16,10 +16,9 @@ from rillet.store.arguments.durations import Seconds, milliseconds_in
 from rillet.store.arguments.encoding import decode, encode, encode_name
 from rillet.store.arguments.slots import by_slot
 from rillet.store.dead_letters import letter
-from rillet.store.delivery import CURRENT, PAGE, Command, Commands, DeliveryOptions, End, Result, _units
+from rillet.store.delivery import CURRENT, LOGGER, PAGE, Command, Commands, DeliveryOptions, End, Result, _units
 from rillet.store.entry import T, stream_part, stream_parts
 from rillet.store.prefetch import Prefetched, Search, still_pending
-from rillet.store.recovery import LOGGER
 from rillet.store.retries import PATIENCE
 from rillet.store.typed.forms import InvalidField
 

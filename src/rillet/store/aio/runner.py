@@ -20,10 +20,11 @@ from rillet.store.aio.subscription import AsyncSubscription
 from rillet.store.arguments.allowed_commands import stateless
 from rillet.store.arguments.argument_limits import UNLIMITED, check_lengths
 from rillet.store.arguments.encoding import decode, encode_name, longest, parse_id
+from rillet.store.async_retries import again_async, patiently_async
 from rillet.store.channels import Names
 from rillet.store.prefetch import Prefetched
 from rillet.store.recovery import Recovery
-from rillet.store.retries import FAILURES_OF_ONE, PATIENCE, Retries, again_async, patiently_async
+from rillet.store.retries import FAILURES_OF_ONE, PATIENCE, Retries
 from rillet.store.serving import StoreServer
 from rillet.store.transaction import AsyncTransaction
 from rillet.store.transports.async_cluster import AsyncClusterTransport

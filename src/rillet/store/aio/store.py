@@ -25,7 +25,6 @@ from rillet.store.codecs import Codec
 from rillet.store.entry import Entry
 from rillet.store.multi_stream import Positions
 from rillet.store.stats import PENDING, StoreStats, survey
-from rillet.store.transports.cluster import ClusterTransport
 from rillet.store.typed.form_choice import form_of
 from rillet.store.typed.forms import CodecName, OnInvalid, V, checked_action
 
@@ -146,7 +145,7 @@ class AsyncStore(AsyncRunner, AsyncKeyCommands):
     async def delete(self, *names: Value) -> int:
         """Delete keys; return how many existed."""
         keys = [encoded(name, "one of names") for name in names]
-        if isinstance(self.transport, ClusterTransport):  # a cluster rejects DEL with keys of several slots
+        if self.transport.clustered:  # a cluster rejects DEL with keys of several slots
             return sum(await self.run_many([[b"DEL", key] for key in keys]))
         return int(await self.run([b"DEL", *keys])) if keys else 0
 

@@ -14,7 +14,7 @@ from rillet.errors import NoConnection, StoreClosed
 from rillet.store.arguments.durations import Seconds, seconds_in
 from rillet.store.channels import ChannelConnection, ChannelMessage, InProcessChannels, Names, Subscription
 from rillet.store.transports.task_threads import in_thread
-from rillet.store.transports.wakeners import waker
+from rillet.store.transports.task_wakeners import waker
 
 if TYPE_CHECKING:
     from rillet.store.aio.runner import AsyncRunner

@@ -43,6 +43,7 @@ def _limit(transport: Transport, size: int) -> int:
     if isinstance(transport, InProcessTransport):
         limit: int = transport.engine.settings.proto_max_bulk_len
         return limit
+
     if size <= PROTO_MAX_BULK_LEN and not isinstance(transport, AttachedTransport):
         return PROTO_MAX_BULK_LEN
     reply: Any = None

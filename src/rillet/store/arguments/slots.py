@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from rillet.client.cluster import slot_of
 from rillet.store.arguments.encoding import decode
-from rillet.store.transports.cluster import ClusterTransport
 from rillet.store.transports.transport import Transport
+
+if TYPE_CHECKING:
+    from rillet.store.store import Store
+    from rillet.store.transports.cluster import ClusterTransport
 
 
 class HasTransport(Protocol):
@@ -24,8 +26,10 @@ def by_slot(store: HasTransport, keys: Sequence[bytes], waits: bool) -> list[lis
 
     Raise ValueError if the command waits and needs several groups, because one call cannot wait for several replies.
     """
-    if not isinstance(store.transport, ClusterTransport):
+    if not store.transport.clustered:
         return [list(keys)]
+    from rillet.client.cluster import slot_of
+
     slots: dict[int, list[bytes]] = {}
     for key in keys:
         slots.setdefault(slot_of(key), []).append(key)
@@ -36,3 +40,9 @@ def by_slot(store: HasTransport, keys: Sequence[bytes], waits: bool) -> list[lis
             "use names with the same hash tag, such as '{orders}.eu' and '{orders}.us'"
         )
     return list(slots.values())
+
+
+def shards_of(store: Store) -> list[Callable[[list[bytes]], Any]]:
+    """Return a function for each master of a cluster that runs a command there; for another store, one function."""
+    transport = store.transport
+    return cast("ClusterTransport", transport).shards() if transport.clustered else [store.run]

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 from rillet.errors import RilletError
 from rillet.store.arguments.encoding import decode, parse_id
+from rillet.store.arguments.slots import shards_of
 from rillet.store.entry import named
 from rillet.store.info_records import groups_of
-from rillet.store.transports.cluster import shards_of
 from rillet.store.transports.transport import raised
 from rillet.types.stream.id import StreamID
 

@@ -22,7 +22,6 @@ import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
-from rillet import commands
 from rillet.client.address import Address
 from rillet.client.async_connection import AsyncConnection, NeverSent, connected
 from rillet.client.block_time import block_seconds
@@ -64,7 +63,6 @@ class AsyncServerTransport:
                  as_read: Callable[[UnknownTimeout, Sequence[list[bytes]]], StoreError],
                  restore: Callable[[Sequence[Steps]], Awaitable[None]] | None = None,
                  asks: bool = False) -> None:  # fmt: skip
-        commands.load()
         self._address = address
         self._asks = asks
         self._undelivered = undelivered

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rillet import commands
 from rillet.client.connection import Connection
 from rillet.client.redirection import not_executed
 from rillet.client.servers import ClientOptions
@@ -30,15 +29,13 @@ from rillet.store.transports.cluster_routing import (
 from rillet.store.transports.connected import ServerTransport
 from rillet.store.transports.transport import errors_among
 
-if TYPE_CHECKING:
-    from rillet.store.store import Store
-
 
 class ClusterTransport(ServerTransport):
     """A cluster: redis+cluster://, rediss+cluster://."""
 
+    clustered = True
+
     def __init__(self, options: ClientOptions, timeout: float | None = None) -> None:
-        commands.load()  # the command declarations contain the positions of the keys
         super().__init__(options, timeout)
         self.masters()  # raises StoreError if no node answers
         self.note_reached()
@@ -123,10 +120,4 @@ class ClusterTransport(ServerTransport):
         return errors_among(replies)
 
 
-def shards_of(store: Store) -> list[Callable[[list[bytes]], Any]]:
-    """Return a function for each master of a cluster that runs a command there; for another store, one function."""
-    transport = store.transport
-    return transport.shards() if isinstance(transport, ClusterTransport) else [store.run]
-
-
-__all__ = ["ClusterTransport", "shards_of"]
+__all__ = ["ClusterTransport"]

@@ -86,6 +86,8 @@ class _ThreadConnections(OfThread):
 class ServerTransport:
     """A server: redis://, rediss://, unix://."""
 
+    clustered = False
+
     def __init__(self, options: ClientOptions, timeout: float | None = None) -> None:
         self.options = options
         self.timeout = timeout

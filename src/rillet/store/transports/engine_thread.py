@@ -30,8 +30,7 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 from weakref import ReferenceType, ref
 
-from rillet import commands
-from rillet.runtime.registry import TABLE
+from rillet.runtime.registry import TABLE, Command
 from rillet.store.transports.lock import COMPILED_STEPS
 
 Result = TypeVar("Result")
@@ -41,19 +40,27 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_engine_threads.clear)
 RUNS_OTHERS = {b"exec"}  # steady only as a part of a batch that contains the whole transaction
 CALL_THE_HOST = {b"flushall"}  # saves the empty file of a server with save points after the change, in interpreted code
-_names: set[bytes] = set()  # of the steady commands, in upper and lower case; empty until the first call
+_names: set[bytes] = set()  # of the steady commands that were used before, in upper and lower case
 
 
 def steady_names() -> set[bytes]:
-    """Return the names of the commands that nothing can interrupt, in upper and in lower case."""
-    if COMPILED_STEPS and not _names:
-        commands.load()
-        for name, entry in TABLE.by_name.items():
-            code: Any = getattr(entry.handler, "func", entry.handler)  # a class may be in a partial
-            compiled = type(getattr(code, "run", code)).__name__ == "cython_function_or_method"
-            if compiled and entry.subcommands is None and name not in CALL_THE_HOST | RUNS_OTHERS:
-                _names.update((name, name.upper()))
+    """Return the names of the commands that nothing can interrupt, in upper and lower case: a set that grows.
+
+    The first call of a command imports its module, so the engine's thread runs it.
+    """
     return _names
+
+
+def _add_if_steady(entry: Command) -> None:
+    name = entry.name.encode()
+    code: Any = getattr(entry.handler, "func", entry.handler)  # a class may be in a partial
+    compiled = type(getattr(code, "run", code)).__name__ == "cython_function_or_method"
+    if compiled and entry.subcommands is None and name not in CALL_THE_HOST | RUNS_OTHERS:
+        _names.update((name, name.upper()))
+
+
+if COMPILED_STEPS:
+    TABLE.watch(_add_if_steady)
 
 
 class EngineThread:

@@ -26,11 +26,10 @@ task** leaves no trace: its command is unblocked, and if it was just served, the
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import ref
 
 from rillet.columns.receive_buffer import ReceiveBuffer
@@ -42,13 +41,15 @@ from rillet.runtime.engine import Engine
 from rillet.runtime.session import Session
 from rillet.store.arguments.allowed_commands import changes_connection
 from rillet.store.transports.engine_thread import EngineThread, steady_names
-from rillet.store.transports.in_process_pages import InProcessPages
 from rillet.store.transports.lock import has_turn
-from rillet.store.transports.task_threads import in_thread_of
 from rillet.store.transports.thread_sessions import SeparateSession, ThreadSessions
 from rillet.store.transports.transport import errors_among, only_reads
 from rillet.store.transports.undelivered import Undelivered, continues, executed, put_back_all
-from rillet.store.transports.wakeners import TaskWakener
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from rillet.store.transports.in_process_pages import InProcessPages
 
 Result = TypeVar("Result")
 NESTED = (
@@ -324,6 +325,8 @@ class InProcessTransport(ThreadSessions):
     @contextlib.contextmanager
     def page_source(self) -> Iterator[InProcessPages]:
         """Yield the source from which client.pages.RangeReader reads: the engine in this process."""
+        from rillet.store.transports.in_process_pages import InProcessPages
+
         yield InProcessPages(self.execute_packed)
 
     def _run_batch(self, session: Session, commands: Sequence[list[bytes]]) -> list[Any]:
@@ -453,6 +456,8 @@ class InProcessTransport(ThreadSessions):
         local = self._thread.state or self._thread.own_state()
         local.busy = True
         try:
+            import asyncio
+
             steady, caller = self.is_steady(argv), (asyncio.get_running_loop(), threading.get_ident())
             raw, log, position, successor = self.run_step(steady, self._step_async, session, argv, caller)
             if successor is not None:
@@ -476,6 +481,8 @@ class InProcessTransport(ThreadSessions):
             position = 0 if log is None else log.write()
             if raw is not None:
                 return raw, log, position, None
+            from rillet.store.transports.task_wakeners import TaskWakener
+
             session.on_wake = TaskWakener(self.engine, *caller)
             return None, log, position, self._successor(session)
 
@@ -529,9 +536,11 @@ class InProcessTransport(ThreadSessions):
         finally:
             local.busy = False
         if position:
+            from asyncio import CancelledError
+
             try:
                 raw = await self._synced(log, position, session, raw) or raw
-            except asyncio.CancelledError:
+            except CancelledError:
                 self._briefly(self._undo_all, executed(commands, parse_all(raw)))
                 raise
         return _for_each(parse_all(raw), len(commands))
@@ -546,6 +555,8 @@ class InProcessTransport(ThreadSessions):
 
     async def _settled(self, log: Any, position: int) -> None:
         """Wait until the log is synced past the offset. One thread waits for all tasks."""
+        from rillet.store.transports.task_threads import in_thread_of
+
         while not log.settled(position):
             with contextlib.suppress(Misconf):
                 await in_thread_of(self.disk, log.wait, position)

@@ -20,7 +20,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from rillet.client.loop_timers import sleep
 from rillet.store.transports.engine_thread import EngineThread
-from rillet.store.transports.wakeners import waker
+from rillet.store.transports.task_wakeners import waker
 
 P = ParamSpec("P")
 Result = TypeVar("Result")

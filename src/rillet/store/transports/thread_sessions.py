@@ -50,6 +50,8 @@ class _OfThread(OfThread):
 class ThreadSessions:
     """The sessions of an engine; each thread has one."""
 
+    clustered = False
+
     def __init__(self, engine: Engine, lock: Any) -> None:
         self.engine = engine
         self.lock = lock

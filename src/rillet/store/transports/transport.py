@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
-from rillet import commands, errors
+from rillet import errors
 from rillet.errors import ClusterDown, CommandError, ExecAbort, Loading, TryAgain
 from rillet.protocol.reply_parser import ReplyError
 from rillet.real_time import monotonic
@@ -44,7 +44,12 @@ _NOT_READY = frozenset(error.prefix for error in NOT_READY)
 
 
 class Transport(Protocol):
-    """The connection from a store to its engine: runs commands and returns their replies."""
+    """The connection from a store to its engine: runs commands and returns their replies.
+
+    clustered: whether several servers have the keys, each those of its slots.
+    """
+
+    clustered: bool
 
     def execute(self, argv: list[bytes]) -> Any:
         """Run one command and return its reply; an error reply is returned, not raised."""
@@ -92,7 +97,6 @@ class AsyncTransport(Protocol):
 
 def only_reads(argv: list[bytes]) -> bool:
     """Return whether a command has the flag `readonly` in the command table."""
-    commands.load()
     entry = TABLE.find(argv[0])
     return entry is not None and "readonly" in entry.flags
 

@@ -69,11 +69,12 @@ from collections.abc import Callable, Iterator
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, cast
 
 from rillet.errors import InvalidEntry, InvalidValue
+from rillet.loggers import logger
 from rillet.store.arguments.encoding import find_field
 from rillet.store.codecs import Codec
 from rillet.store.entry import Entry
-from rillet.store.recovery import LOGGER
 
+LOGGER = logger("store")
 V = TypeVar("V")
 VALUE = b"value"  # the field of a value that a codec stores as a whole
 

@@ -1,0 +1,58 @@
+"""What an opening imports: the engine and the API, but no socket, event loop, or command that nobody has called."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+# Modules of rillet, and those of the standard library that a store without a socket does without.
+LOADED = """
+import sys
+def loaded():
+    return sum(name.partition(".")[0] == "rillet" for name in sys.modules)
+def heavy():
+    return [name for name in ("asyncio", "ssl", "uvloop", "pydantic", "pyarrow", "redis", "lupa") if name in sys.modules]
+"""
+
+
+def run(program: str, *arguments: str) -> list[str]:
+    """Run a program in a new interpreter; return the lines that it prints."""
+    words = [sys.executable, "-c", LOADED + program, *arguments]
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout.splitlines()
+
+
+def test_the_package_alone_imports_one_module() -> None:
+    assert run("import rillet; print(loaded(), heavy())") == ["1 []"]
+
+
+def test_a_store_in_memory_imports_no_socket_and_no_command() -> None:
+    program = "import rillet; store = rillet.open(); print(loaded(), heavy(), 'rillet.commands' in sys.modules)"
+    count, rest = run(program)[0].split(" ", 1)
+    assert int(count) <= 220
+    assert rest == "[] False"
+
+
+def test_a_command_imports_its_own_module() -> None:
+    program = "import rillet; rillet.open().stream('s').add({'a': 1}); print(*sorted(sys.modules), heavy())"
+    names = run(program)[0].split()
+    assert "rillet.commands.stream.add" in names
+    assert not {"rillet.commands.stream.group", "rillet.commands.zset", "rillet.scripting"} & set(names)
+    assert names[-1] == "[]"
+
+
+def test_commands_that_are_found_one_by_one_are_those_of_the_whole_table() -> None:
+    """Each name leads to all modules that declare it, in the same order, whatever was imported before."""
+    program = """
+from rillet.commands import MODULES
+from rillet.runtime.registry import TABLE
+def shown(entry):
+    parts = [shown(one) for one in (entry.subcommands or {}).values()]
+    return entry.fullname, entry.arity, entry.since, entry.group, entry.complexity, parts
+names = list(dict.fromkeys(" ".join(MODULES.values()).split()))
+if sys.argv[1] == "one by one":
+    found = [shown(TABLE.get(name.encode())) for name in reversed(names)]
+    print(*sorted(found), sep="\\n")
+else:
+    print(*sorted(map(shown, TABLE)), sep="\\n")
+"""
+    assert run(program, "one by one") == run(program, "all")
