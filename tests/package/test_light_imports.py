@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
+
+import rillet
 
 # Modules of rillet, and those of the standard library that a store without a socket does without.
 LOADED = """
@@ -11,7 +16,8 @@ import sys
 def loaded():
     return sum(name.partition(".")[0] == "rillet" for name in sys.modules)
 def heavy():
-    return [name for name in ("asyncio", "ssl", "uvloop", "pydantic", "pyarrow", "redis", "lupa") if name in sys.modules]
+    names = ("asyncio", "ssl", "uvloop", "pydantic", "pyarrow", "redis", "lupa")
+    return [name for name in names if name in sys.modules]
 """
 
 
@@ -56,3 +62,57 @@ else:
     print(*sorted(map(shown, TABLE)), sep="\\n")
 """
     assert run(program, "one by one") == run(program, "all")
+
+
+def test_a_directory_imports_no_event_loop(tmp_path: Path) -> None:
+    program = "import rillet; store = rillet.open(sys.argv[1]); print(loaded(), heavy()); store.close()"
+    count, rest = run(program, str(tmp_path / "store"))[0].split(" ", 1)
+    assert int(count) <= 305
+    assert rest == "[]"
+
+
+COUNTED = """
+import _thread, os, rillet, threading
+ROOMS = ("errors", "structs", "types", "keyspace", "protocol", "runtime", "scripting", "commands", "modules",
+         "persistence", "replication", "host", "server", "store")
+root = os.path.dirname(rillet.__file__) + os.sep
+calls, files, up = 0, set(), 0
+def room(code):
+    return ROOMS.index(code.co_filename[len(root):].split(os.sep)[0].removesuffix(".py"))
+def count(frame, event, arg):
+    global calls, up
+    code, caller = frame.f_code, frame.f_back
+    # The scan of /proc takes calls for each process of the machine.
+    if event != "call" or not code.co_filename.startswith(root) or "foreign_server" in code.co_filename:
+        return
+    calls += 1
+    files.add(code.co_filename)
+    if caller is not None and caller.f_code.co_filename.startswith(root):
+        try:
+            up += room(code) > room(caller.f_code)
+        except ValueError:  # a file beside the rooms
+            pass
+start_thread = _thread.start_new_thread
+def start(function, args, kwargs={}):
+    def counted(*args, **kwargs):
+        sys.setprofile(count)
+        return function(*args, **kwargs)
+    return start_thread(counted, args, kwargs)
+with rillet.open(sys.argv[1]) as store:
+    for number in range(6):
+        store.stream("s").add({"n": number})
+_thread.start_new_thread = threading._start_new_thread = start
+sys.setprofile(count)
+store = rillet.open(sys.argv[1])
+sys.setprofile(None)
+print(calls, len(files), up)
+"""
+
+
+@pytest.mark.skipif(rillet.compiled(), reason="the profiler does not see compiled functions")
+def test_the_walk_of_an_opening_is_short(tmp_path: Path) -> None:
+    """The calls of all threads while a directory with a log of six commands is opened."""
+    calls, files, up = map(int, run(COUNTED, str(tmp_path / "store"))[0].split())
+    assert calls <= 3500
+    assert files <= 135
+    assert up <= 30

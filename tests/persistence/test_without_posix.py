@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rillet.server.server import UNIX_SOCKETS
+from rillet.server.unix_socket import UNIX_SOCKETS
 from tests.judge import free_port
 from tests.persistence.simulated_windows import PREAMBLE, run
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
-import rillet.store
+import rillet
 from rillet.spark.read.entry_counts import Counted, CountInterval
 from rillet.spark.read.stream_info import StreamInfo
 from rillet.types.stream.id import StreamID
@@ -317,7 +317,7 @@ def test_bounds_under_a_live_trimming_writer(place: str, client: redis.Redis) ->
 
 def test_an_embedded_store_counts_exactly(tmp_path: Path) -> None:
     path = str(tmp_path / "events.rillet")
-    with rillet.store.open(path) as store:
+    with rillet.open(path) as store:
         events = store.stream("events")
         for n in range(6000):
             events.add({"n": str(n)}, id=f"{NOW + n * n}-0")

@@ -16,7 +16,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 from pyspark.sql.types import StructType
 
-import rillet.store
+import rillet
 from rillet.spark.options import parse
 from rillet.spark.source import StreamingReader
 from tests.judge import Judge
@@ -134,7 +134,7 @@ def test_exact_triggers_count_their_entries(add: Add, follow: Callable[..., Stre
 
 def test_a_rillet_server_caps_and_cuts_exactly(tmp_path: Path, follow: Callable[..., StreamingReader]) -> None:
     path = str(tmp_path / "events.rillet")
-    with rillet.store.open(path) as store:
+    with rillet.open(path) as store:
         events = store.stream("events")
         for i in range(13_000):
             flat_fields = [word.decode() for word in number(i)]

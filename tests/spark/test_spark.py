@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import rillet.store
+import rillet
 from tests.judge import Judge
 from tests.spark.conftest import ENTRIES, entry_id, number
 
@@ -223,7 +223,7 @@ def test_a_streaming_sink_appends_every_batch(
 
 def test_an_embedded_store_is_read_and_written_by_its_path(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "events.rillet")
-    with rillet.store.open(path) as store:
+    with rillet.open(path) as store:
         events = store.stream("events")
         for i in range(500):
             flat = [word.decode() for word in number(i)]

@@ -17,6 +17,7 @@ from rillet.store import aio
 from rillet.store.aio.group import AsyncMessageReader
 from rillet.store.aio.script import AsyncScript, AsyncStoredFunction
 from rillet.store.aio.stored_key import AsyncStoredKey
+from rillet.store.channels import Names
 from rillet.store.group import MessageReader
 from rillet.store.script import Script, StoredFunction
 from rillet.store.types.stored_key import StoredKey
@@ -157,7 +158,8 @@ def _hints(function: Any, owner: type) -> dict[str, str]:
     """Return the types of the parameters and of the result as text, in the names of the synchronous API."""
     names = {name: getattr(rillet, name) for name in rillet.__all__ if name != "set"}
     names |= {one.__name__: one for pair in PAIRS.items() for one in pair}
-    names |= {"pyarrow": _Missing, "polars": _Missing, "redis": _Missing, "AsyncRedis": Any, "Self": owner}
+    names |= {"pyarrow": _Missing, "polars": _Missing, "redis": _Missing, "AsyncRedis": Any}
+    names |= {"Self": owner, "Names": Names}
     # An alias that is a text (Position: "IDLike | datetime") cannot be evaluated: its name stands for it.
     known = vars(inspect.getmodule(function))
     names = known | names | {name: TypeVar(name) for name, value in known.items() if isinstance(value, str)}

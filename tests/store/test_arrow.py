@@ -21,7 +21,7 @@ from rillet.client.pages import PageRange  # noqa: E402
 from rillet.columns.column import NotPlain  # noqa: E402
 from rillet.columns.row_builder import MOST_FIELDS  # noqa: E402
 from rillet.errors import CommandError, StoreClosed, StoreError, WrongType  # noqa: E402
-from rillet.store import arrow  # noqa: E402
+from rillet.store.tables import arrow  # noqa: E402
 from rillet.store.tables.schema_inference import schema_of, typed  # noqa: E402
 from rillet.types.stream.id import StreamID  # noqa: E402
 from tests.cluster import running_cluster  # noqa: E402

@@ -12,7 +12,7 @@ import pytest
 import rillet
 from rillet import Store
 from rillet.errors import CommandError, StoreClosed, StoreError, TransactionConflict
-from rillet.store import backend
+from rillet.store import server_backend
 from rillet.store.aio import AsyncStore
 from tests.cluster import MASTERS, Cluster, running_cluster
 from tests.judge import redis_binary
@@ -257,7 +257,7 @@ def test_no_node_answers() -> None:
 
 def test_a_node_that_dies(monkeypatch: pytest.MonkeyPatch) -> None:
     """A write that was not sent waits for the replica that takes over."""
-    monkeypatch.setattr(backend, "CLUSTER_PATIENCE", 60.0)
+    monkeypatch.setattr(server_backend, "CLUSTER_PATIENCE", 60.0)
     with running_cluster(replicas=True) as cluster, rillet.connect(cluster.url) as store:
         key, other = cluster.key_of(2, "a"), cluster.key_of(0, "a")
 

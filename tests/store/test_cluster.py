@@ -11,7 +11,7 @@ import pytest
 import rillet
 from rillet import Store
 from rillet.errors import BusyGroup, CommandError, StoreClosed, StoreError, UnknownTimeout
-from rillet.store import backend
+from rillet.store import server_backend
 from tests.cluster import MASTERS, Cluster, running_cluster
 from tests.judge import redis_binary
 
@@ -238,7 +238,7 @@ def test_shard_channels_follow_their_slots(store: Store, nodes: Cluster) -> None
 
 def test_a_node_that_dies(monkeypatch: pytest.MonkeyPatch) -> None:
     """A write that was not sent waits for the replica that takes over."""
-    monkeypatch.setattr(backend, "CLUSTER_PATIENCE", 60.0)
+    monkeypatch.setattr(server_backend, "CLUSTER_PATIENCE", 60.0)
     if redis_binary() is None:
         pytest.skip("redis-server is not installed (Debian: apt-get install redis-server)")
     with running_cluster(replicas=True) as cluster, rillet.connect(cluster.url) as store:

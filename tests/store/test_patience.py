@@ -19,7 +19,7 @@ import pytest
 import rillet
 from rillet import Store
 from rillet.errors import NotSent, TransactionConflict
-from rillet.store import backend
+from rillet.store import server_backend
 from rillet.store.aio import AsyncStore
 from rillet.store.retries import PATIENCE, Retries
 from tests.cluster import Cluster, running_cluster
@@ -101,7 +101,7 @@ def wait_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let calls wait ten times as long, because a busy machine starts servers slowly."""
     short = Retries.__init__
     monkeypatch.setattr(Retries, "__init__", lambda self, patience=PATIENCE: short(self, 10 * patience))
-    monkeypatch.setattr(backend, "CLUSTER_PATIENCE", 10 * PATIENCE)
+    monkeypatch.setattr(server_backend, "CLUSTER_PATIENCE", 10 * PATIENCE)
 
 
 @pytest.fixture(params=["rillet", "redis", "cluster"])

@@ -13,7 +13,7 @@ import pytest
 import rillet
 from rillet import Store
 from rillet.errors import StoreBusy, StoreError
-from rillet.store import backend
+from rillet.store import directory_backend
 from rillet.store.transports.connected import ServerTransport
 from rillet.types.stream.id import StreamID
 from tests.store.conftest import only
@@ -130,7 +130,7 @@ def test_a_thread_without_a_connection_yet_does_not_notice_that_the_owner_went(t
 
 
 def test_an_attached_store_waits_while_the_owner_reads_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backend, "ATTACH_SECONDS", 0.1)
+    monkeypatch.setattr(directory_backend, "ATTACH_SECONDS", 0.1)
     with Other(tmp_path / "store") as owner:
         os.kill(owner.process.pid, signal.SIGSTOP)
         (tmp_path / "store" / "owner.json").rename(tmp_path / "owner.json")  # as before it is announced

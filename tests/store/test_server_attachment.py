@@ -11,7 +11,7 @@ import pytest
 
 import rillet
 from rillet.errors import StoreBusy
-from rillet.store import backend
+from rillet.store import directory_backend
 from tests.judge import running_redis
 from tests.server.harness import TIMEOUT, launch, line_of, running
 from tests.server.test_lifecycle import LOG, refused
@@ -86,7 +86,7 @@ def test_a_log_that_is_turned_off_and_on(tmp_path: Path) -> None:
 
 
 def test_an_attached_store_waits_for_a_server_that_restarts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backend, "RESTART_SECONDS", 60.0)
+    monkeypatch.setattr(directory_backend, "RESTART_SECONDS", 60.0)
     with running(tmp_path, *LOG) as server:
         store = rillet.open(tmp_path)
         store.stream("s").add({"a": 1})
@@ -101,7 +101,7 @@ def test_an_attached_store_waits_for_a_server_that_restarts(tmp_path: Path, monk
 
 def test_the_directory_of_a_killed_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its announcement remains, and its port may belong to another server."""
-    monkeypatch.setattr(backend, "RESTART_SECONDS", 0.0)
+    monkeypatch.setattr(directory_backend, "RESTART_SECONDS", 0.0)
     with running(tmp_path, *LOG) as server:
         attached = rillet.open(tmp_path)
         attached.stream("s").add({"a": 1})

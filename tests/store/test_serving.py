@@ -17,7 +17,7 @@ import redis
 
 import rillet
 from rillet.errors import StoreError
-from rillet.server.server import CannotListen
+from rillet.server.unix_socket import CannotListen
 from tests.store.conftest import IN_PROCESS, Frontend, only
 
 SECONDS = 60

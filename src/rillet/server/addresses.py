@@ -8,15 +8,15 @@ Connected clients stay.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rillet.runtime.settings.settings import SettingError
-from rillet.server.listeners import UNIX_SOCKETS, CannotListen, ListeningAddress, answers, open_tcp, open_unix
+from rillet.server.listeners import ListeningAddress, open_tcp
 from rillet.server.log_lines import LOGGER, WARNING, say
+from rillet.server.unix_socket import CannotListen, UnixSocket
 
 if TYPE_CHECKING:
     from rillet.server.server import Server
@@ -32,8 +32,7 @@ class Addresses:
         self._settings = server.settings
         self.listeners: list[ListeningAddress] = []
         self.port = 0
-        self.unix_path: Path | None = None
-        self._unix_socket: os.stat_result
+        self._main: UnixSocket | None = None
         # The values of bind, port and tls-port that the listeners have.
         self._bound = ("", 0, 0)
         self._attaching: set[asyncio.Task[None]] = set()
@@ -133,34 +132,28 @@ class Addresses:
 
     # -- Unix ----------------------------------------------------------------------------------------
 
-    async def listen_main_unix(self, path: Path) -> None:
-        """Listen on the Unix socket of the settings, which `remove_unix` removes; CannotListen if that fails."""
-        await self.listen_unix(path)
-        self.unix_path = path
-        self._unix_socket = path.stat()
+    async def listen_main_unix(self, main: UnixSocket) -> None:
+        """Listen on the Unix socket of the settings, which `remove_unix` removes."""
+        await self._attach(ListeningAddress(main.opened))
+        self._main = main
+
+    @property
+    def unix_path(self) -> Path | None:
+        """The Unix socket of the settings, None if there is none."""
+        return None if self._main is None else self._main.path
 
     async def listen_unix(self, path: Path) -> ListeningAddress:
-        """Listen on a Unix socket, in place of one that a killed process left; CannotListen if that fails."""
-        if not UNIX_SOCKETS:
-            raise CannotListen(f"cannot listen on {path}: this operating system has no Unix sockets")
-        if answers(path):  # do not replace the socket of a running server that listens on this path
-            raise CannotListen(f"cannot listen on {path}: another server listens there")
-        try:
-            listener = ListeningAddress(open_unix(path, self._settings))
-        except OSError as error:
-            raise CannotListen(f"cannot listen on {path}: {error.strerror or error}") from error
+        """Listen on one more Unix socket; CannotListen if that fails."""
+        listener = ListeningAddress(UnixSocket(path, self._settings).opened)
         await self._attach(listener)
         LOGGER.info("listening on %s", path)
         return listener
 
     def remove_unix(self) -> None:
         """Remove the Unix socket of the settings from its folder."""
-        if self.unix_path is not None:
-            with contextlib.suppress(OSError):
-                # Another process may have a socket there, if the folder of this one was renamed.
-                if os.path.samestat(self.unix_path.stat(), self._unix_socket):
-                    self.unix_path.unlink()
-            self.unix_path = None
+        if self._main is not None:
+            self._main.remove()
+            self._main = None
 
     # -- closing -------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from rillet.errors import CommandError, RilletError
 from rillet.modules.loading import load_all
 from rillet.replication.restart import restore
 from rillet.runtime.engine import Engine
+from rillet.runtime.registry import load_commands
 from rillet.runtime.settings.settings import Settings
 from rillet.server.acl_file import load_users
 from rillet.server.data_directory import serve_store
@@ -88,6 +89,7 @@ async def _serve(configuration: Configuration, folder: Path, is_store: bool, loo
     build = "compiled" if rillet.compiled() else "interpreted"
     version = f"rillet {rillet.__version__} ({build}, {loop_name})"
     adjust_files(settings)
+    load_commands()  # now, not when a client calls them: the package may be upgraded while the server runs
     engine = Engine(settings)
     rename_commands(engine, configuration)
     persistence = ServerPersistence(engine, folder, is_store=is_store)
@@ -95,7 +97,7 @@ async def _serve(configuration: Configuration, folder: Path, is_store: bool, loo
     persistence.attach(server)
     server.replicas.use_files(persistence.children, persistence.rdb.snapshots)
     process = Process(settings, configuration.file)
-    server.cron_jobs.append(process.watch)
+    server.timers.jobs.append(process.watch)
     engine.host = DurableHost(server, persistence, configuration, process)
     load_all(engine, configuration.modules, configuration.module_settings)
     load_users(engine, configuration.users)

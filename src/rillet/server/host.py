@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from rillet.client.peer_sockets import PeerSockets
 from rillet.errors import CommandError
+from rillet.host.process_memory import memory
 from rillet.protocol.peer_replies import Replies
 from rillet.runtime.host import DefaultHost
 from rillet.server import acl_file
 from rillet.server.config_rewrite import rewrite
 from rillet.server.log_lines import LEVELS, say
 from rillet.server.pauses import BY_CLIENT, FOR_FAILOVER, FOREVER_MS
-from rillet.server.server_stats import memory
 from rillet.server.shutdown import ShutdownOptions
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class ServerHost(DefaultHost):
 
     def pause_cron(self, paused: bool) -> None:
         """Stop or restart the periodic jobs (DEBUG PAUSE-CRON)."""
-        self._server.pause_cron(paused)
+        self._server.timers.paused = paused
 
     def serve_while_busy(self, caller: Any) -> bool:
         """Serve the other clients once while a script runs; only the event loop's thread can do this."""

@@ -1,10 +1,10 @@
-"""Listening sockets: TCP, TLS and Unix, with their options (Redis: anet.c, server.c: listenToPort).
+"""Listening sockets: TCP and TLS, with their options; and the clients of all (Redis: anet.c, server.c: listenToPort).
 
-    open      socket -> bind -> permissions -> listen     at once: an error is an OSError of the caller
+    open      socket -> bind -> listen                    at once: an error is an OSError of the caller
     attach    the event loop accepts clients              a coroutine; clients that connect earlier wait in the backlog
 
-A Unix socket gets its permissions between bind and listen, so no client can connect before. Options that a client's
-socket inherits from the listening one (keepalive, the mark of its packets) are set here, once.
+Options that a client's socket inherits from the listening one (keepalive, the mark of its packets) are set here, once.
+For Unix sockets see rillet.server.unix_socket.
 
 uvloop accepts one client for each listening descriptor in each iteration of the loop. So a listener has several
 descriptors of one socket (ACCEPTORS), and the loop accepts as many clients at once. asyncio's own loop accepts all
@@ -17,21 +17,13 @@ import asyncio
 import contextlib
 import os
 import socket
-import stat
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from rillet.errors import StoreError
 from rillet.runtime.settings.settings import Settings
 
-UNIX_SOCKETS = hasattr(socket, "AF_UNIX")
 ACCEPTORS = 8
 _SO_MARK = 36  # Linux
-
-
-class CannotListen(StoreError):
-    """The server cannot listen; the message names the address."""
 
 
 class ListeningAddress:
@@ -119,50 +111,6 @@ def set_keepalive(one: Any, seconds: int) -> None:
     one.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
 
 
-def open_unix(path: Path, settings: Settings) -> socket.socket:
-    """Listen on a Unix socket, in place of one that a killed process left; OSError."""
-    with contextlib.suppress(OSError):
-        if stat.S_ISSOCK(path.stat().st_mode):
-            path.unlink()
-    opened = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        opened.bind(str(path))
-        if settings.unixsocketperm:
-            path.chmod(settings.unixsocketperm)
-        if settings.unixsocketgroup:
-            os.chown(path, -1, _group(settings.unixsocketgroup))
-        opened.listen(settings.tcp_backlog)
-    except OSError:
-        opened.close()
-        raise
-    return opened
-
-
-def _group(name: str) -> int:
-    """Return the number of a group; OSError if there is none of this name."""
-    if name.isdigit():
-        return int(name)
-    try:
-        import grp
-
-        return grp.getgrnam(name).gr_gid
-    except (ImportError, KeyError):
-        raise OSError(f"there is no group {name} (unixsocketgroup)") from None
-
-
-def answers(path: str | Path) -> bool:
-    """Return whether a process accepts connections on the Unix socket."""
-    if not UNIX_SOCKETS:
-        return False
-    with socket.socket(socket.AF_UNIX) as probe:
-        try:
-            probe.connect(str(path))
-        except OSError:
-            return False
-        return True
-
-
 __all__ = [
-    "ACCEPTORS", "UNIX_SOCKETS", "CannotListen", "ListeningAddress", "answers", "open_tcp", "open_unix",
-    "set_keepalive",
+    "ACCEPTORS", "ListeningAddress", "open_tcp", "set_keepalive",
 ]  # fmt: skip

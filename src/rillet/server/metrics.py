@@ -27,10 +27,10 @@ from typing import Any
 
 import rillet
 from rillet.commands.server.info import all_commands
+from rillet.host.process_memory import memory
 from rillet.real_time import monotonic
 from rillet.runtime.session_state import SUBSCRIBED
 from rillet.server.server import Server
-from rillet.server.server_stats import memory
 from rillet.types.compat import LAG_A, LAG_C
 from rillet.types.stream.counts import StreamCounts
 from rillet.types.stream.group import Group

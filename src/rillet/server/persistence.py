@@ -134,7 +134,7 @@ class ServerPersistence:
         server.replica.log = self.aof
         self.rdb.attach()
         self.shutdown.attach(server)
-        server.cron_jobs.append(self._cron)
+        server.timers.jobs.append(self._cron)
         self._engine.defrag.is_blocked = lambda: self._snapshots.busy
 
     def _cron(self) -> None:

@@ -38,7 +38,7 @@ class Replicas:
         self._children: Children | None = None
         self._snapshots: Snapshots | None = None
         self._questions: VersionQuestions | None = None
-        server.cron_jobs.append(self._cron)
+        server.timers.jobs.append(self._cron)
         self._check_least()
 
     def use_files(self, children: Children, snapshots: Snapshots) -> None:

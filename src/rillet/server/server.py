@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from rillet.errors import Misconf
-from rillet.keyspace.defrag import IDLE
-from rillet.keyspace.lazyfree import PAUSE
+from rillet.host.timers import EngineTimers
 from rillet.real_time import monotonic
 from rillet.runtime.engine import Engine
 from rillet.runtime.session_state import REPLICA, SUBSCRIBED
@@ -30,7 +29,6 @@ from rillet.server.busy import BusyClients
 from rillet.server.client_memory import ClientMemory
 from rillet.server.connection import ClientConnection
 from rillet.server.host import NEEDS_LOG, ServerHost
-from rillet.server.listeners import UNIX_SOCKETS, CannotListen, answers
 from rillet.server.log_lines import LOGGER, WARNING, configure_log, say
 from rillet.server.pauses import Pauses
 from rillet.server.protected_mode import default_user_is_open, denied, is_local
@@ -38,6 +36,7 @@ from rillet.server.replica_link import ReplicaLink
 from rillet.server.replicas import Replicas
 from rillet.server.server_stats import ServerStats
 from rillet.server.tls import CONTEXT_SETTINGS, HANDSHAKE_SECONDS, TlsContext, TlsError, TlsTransport
+from rillet.server.unix_socket import CannotListen, UnixSocket
 
 try:
     import resource
@@ -46,7 +45,6 @@ except ImportError:  # Windows
 
 _RESERVED_FILES = 32  # for the log and other files (server.h: CONFIG_MIN_RESERVED_FDS)
 _FILE_CHECKS = 16  # one in so many clients is checked while there are files enough
-_REHASH_US = 1000  # microseconds of rehashing per run of the periodic jobs
 _CLIENTS_PER_RUN, _MOST_HZ = 200, 500  # with dynamic-hz (server.h: MAX_CLIENTS_PER_CLOCK_TICK, CONFIG_MAX_HZ)
 _LAST_REPLIES = 1.0  # seconds that clients have at a shutdown to read their last replies
 
@@ -90,7 +88,6 @@ class Server:
         self.addresses = Addresses(self)
         self._stopping: asyncio.Event
         self._all_gone: asyncio.Event
-        self._cron_paused = False
         self._files_scarce = False  # then each new client is checked
         self._dirty: list[ClientConnection] = []
         # The client whose turn was the last one with replies that wait for the log.
@@ -103,14 +100,9 @@ class Server:
         self._unsettled: deque[tuple[int, list[ClientConnection]]] = deque()
         # The position of the log when replies were last set aside; other threads write the log, too.
         self._flushed = 0
-        self._cron: asyncio.TimerHandle | None = None
-        self._defrag: asyncio.TimerHandle | None = None
-        self._expiry: asyncio.TimerHandle | None = None
-        self._expiry_due = False  # the next cycle is due, and the last one is unfinished
-        self._freeing: asyncio.Handle | None = None
-        self._evicting: asyncio.Handle | None = None
-        # The periodic jobs: called `hz` times a second while the guard is held.
-        self.cron_jobs: list[Callable[[], None]] = []
+        self.timers = EngineTimers(engine, self.guard, self._flush_guarded, self.hz)
+        self.timers.early.append(self._measure)
+        self.timers.jobs.append(self._serve_periodically)
         self.pauses = Pauses(engine)
         # Functions of modules that were posted before the event loop ran; None once it runs.
         self._early: list[Callable[[], None]] | None = []
@@ -125,8 +117,11 @@ class Server:
         """The TCP port, 0 if there is none."""
         return self.addresses.port
 
-    async def start(self, *, tcp: bool = True) -> None:
-        """Listen on the addresses of the settings; CannotListen or TlsError if that fails."""
+    async def start(self, *, tcp: bool = True, unix: UnixSocket | None = None) -> None:
+        """Listen on the addresses of the settings; CannotListen or TlsError if that fails.
+
+        unix: the Unix socket of the settings, if it listens already.
+        """
         self.loop, self.thread = asyncio.get_running_loop(), threading.get_ident()
         self._stopping = asyncio.Event()
         self._all_gone = asyncio.Event()
@@ -135,13 +130,15 @@ class Server:
         try:
             if tcp:
                 await self.addresses.listen_tcp()
-            if self.settings.unixsocket:
-                await self.addresses.listen_main_unix(Path(self.settings.unixsocket))
+            if unix is None and self.settings.unixsocket:
+                unix = UnixSocket(Path(self.settings.unixsocket), self.settings)
+                LOGGER.info("listening on %s", unix.path)
+            if unix is not None:
+                await self.addresses.listen_main_unix(unix)
         except CannotListen:
             self.addresses.close()
             raise
-        self._tick()
-        self._defragment()
+        self.timers.start(self.loop.call_later)
         early, self._early = self._early or [], None
         for function in early:
             function()
@@ -210,14 +207,6 @@ class Server:
 
     # -- periodic work and replies -------------------------------------------------------------------
 
-    def pause_cron(self, paused: bool) -> None:
-        """Stop or restart the periodic jobs (DEBUG PAUSE-CRON)."""
-        self._cron_paused = paused
-
-    def cron_is_paused(self) -> bool:
-        """Return whether DEBUG PAUSE-CRON has stopped the periodic jobs."""
-        return self._cron_paused
-
     def hz(self) -> int:
         """Return the runs per second of the periodic jobs: `hz`, or more with many clients (server.c: serverCron)."""
         hz: int = self.settings.hz
@@ -226,85 +215,31 @@ class Server:
                 hz = min(2 * hz, _MOST_HZ)
         return hz
 
-    def _tick(self) -> None:
-        """Run the periodic jobs, `hz` times a second (server.c: serverCron)."""
-        # The event loop logs an exception of a job; the timer is set first, so that the jobs continue.
-        self._cron = self.loop.call_later(1 / self.hz(), self._tick)
-        if not self._cron_paused:
-            self._run_jobs()
-
-    def _defragment(self) -> None:
-        """Do one step of the defragmentation, and schedule the next one."""
-        pause = IDLE
-        try:
-            if not self._cron_paused:
-                with self.guard:
-                    pause = self.engine.defrag_step()
-        finally:
-            self._defrag = self.loop.call_later(pause, self._defragment)
-
-    def _free(self) -> None:
-        """Do one step of the lazy freeing, and schedule the next one while values wait."""
-        self._freeing = None
-        with self.guard:
-            if self.engine.lazyfree.step():
-                self._freeing = self.loop.call_later(PAUSE, self._free)
-
     def turn_ended(self, connection: ClientConnection) -> None:
         """Measure a client after its turn, and let an unfinished eviction continue after the others' turns."""
         self.client_memory.measure(connection)
         if self.engine.eviction.running:
-            self.evict_soon()
+            self.timers.evict_soon()
 
-    def evict_soon(self) -> None:
-        """Continue the eviction in the next iteration of the loop (evict.c: startEvictionTimeProc)."""
-        if self._evicting is None:
-            self._evicting = self.loop.call_soon(self._evict)
-
-    def _evict(self) -> None:
-        self._evicting = None
-        with self.guard:
-            self.engine.make_room()
-            if self.engine.eviction.running:
-                self.evict_soon()
-            if self.engine.log is not None:
-                self._flush_guarded()
-
-    def _run_jobs(self) -> None:
-        engine = self.engine
-        began = engine.clock.ticks()
-        engine.mstime = now = engine.clock.now_ms()
-        with self.guard:
-            if engine.paused:
-                self.pauses.update()
-            engine.rehash(_REHASH_US)
-            engine.memory.take_peak()
-            engine.tracking.make_room()
-            self.client_memory.measure_some()
-            if engine.eviction.running:
-                self.evict_soon()
-            if self._expiry is None:
-                self._expire()
-            else:
-                self._expiry_due = True
-            if engine.lazyfree.pending and self._freeing is None:
-                self._freeing = self.loop.call_soon(self._free)
-            if engine.log is not None:
-                self._flush_guarded()
-            self.replica.tick()
-            for job in self.cron_jobs:
-                job()
-            self._end_slow_handshakes()
-            self.tls.reload_if_changed()
-            if self.settings.timeout:
-                self._close_idle(now)
-            for connection in list(self.slow):
-                connection.within_limits()
+    def _serve_periodically(self) -> None:
+        """Do the periodic work of the sockets; the timers hold the guard."""
+        now = self.engine.mstime
+        self.replica.tick()
+        self._end_slow_handshakes()
+        self.tls.reload_if_changed()
+        if self.settings.timeout:
+            self._close_idle(now)
+        for connection in list(self.slow):
+            connection.within_limits()
         self.stats.sample(now)
-        peers = getattr(engine.host, "peers", None)
+        peers = getattr(self.engine.host, "peers", None)
         if peers:
             peers.close_idle()
-        engine.stats.cron_ns += engine.clock.ticks() - began
+
+    def _measure(self) -> None:
+        if self.engine.paused:
+            self.pauses.update()
+        self.client_memory.measure_some()
 
     def _end_slow_handshakes(self) -> None:
         """Disconnect clients whose TLS handshake takes too long."""
@@ -315,25 +250,6 @@ class Server:
             LOGGER.info("Error accepting a client connection: the TLS handshake took too long")
             self.handshakes.pop(transport, None)
             transport.abort()
-
-    def _expire(self) -> None:
-        """Begin or continue the expiry cycle; the rest follows after a pause, in which clients are served."""
-        self._expiry = None
-        engine = self.engine
-        engine.expire_cycle()
-        if engine.paused or not engine.active_expire:
-            return
-        if engine.expiry.unfinished:
-            self._expiry = self.loop.call_later(engine.expiry.pause(engine.clock.ticks()) / 1e9, self._continue_expiry)
-        elif self._expiry_due:
-            self._expiry_due = False
-            self._expiry = self.loop.call_later(0, self._continue_expiry)
-
-    def _continue_expiry(self) -> None:
-        with self.guard:
-            self._expire()
-            if self.engine.log is not None:
-                self._flush_guarded()
 
     def _close_idle(self, now: int) -> None:
         oldest = now - self.settings.timeout * 1000
@@ -361,7 +277,7 @@ class Server:
         self.client_memory.take_settings()
         self.replicas.setting_changed(name)
         if name == "maxmemory" and self.settings.maxmemory:
-            self.evict_soon()
+            self.timers.evict_soon()
 
     def _load_tls(self) -> None:
         try:
@@ -502,8 +418,7 @@ class Server:
         with self.guard:
             if self.engine.expiry.pressing:
                 self.engine.expire_fast()
-            if self.engine.lazyfree.pending and self._freeing is None:
-                self._freeing = self.loop.call_soon(self._free)
+            self.timers.free_soon()
             self._flush_guarded()
 
     def flush_log(self) -> None:
@@ -609,10 +524,7 @@ class Server:
 
     async def stop(self) -> None:
         """Stop listening, flush the log, send the replies, close every client; a second call does nothing."""
-        for timer in (self._cron, self._defrag, self._expiry, self._freeing, self._evicting):
-            if timer is not None:
-                timer.cancel()
-        self._cron = self._defrag = self._expiry = self._freeing = self._evicting = None
+        self.timers.stop()
         if not self._stopping.is_set() or self.addresses.listeners:
             LOGGER.info("the server stops: %d clients are connected", len(self.connections))
         self.addresses.close()
@@ -661,4 +573,4 @@ def _asyncio_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-__all__ = ["UNIX_SOCKETS", "CannotListen", "Server", "answers", "calm_garbage_collector", "event_loop_factory"]
+__all__ = ["CannotListen", "Server", "calm_garbage_collector", "event_loop_factory"]

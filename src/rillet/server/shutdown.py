@@ -67,7 +67,7 @@ class Shutdown:
     def attach(self, server: Server) -> None:
         """Shut the server down on signals, and check the replicas periodically."""
         self._server = server
-        server.cron_jobs.append(self._cron)
+        server.timers.jobs.append(self._cron)
         loop = asyncio.get_running_loop()
         for number in _SIGNAL_SETTINGS:
             try:
@@ -128,7 +128,7 @@ class Shutdown:
         """Shut down on a signal, with the flags of shutdown-on-sigterm and shutdown-on-sigint."""
         say(f"Received {signal.Signals(number).name} scheduling shutdown...", WARNING)
         self._signal = number
-        if not self._server.cron_is_paused():
+        if not self._server.timers.paused:
             with self._server.guard:
                 self._cron()
 

@@ -49,10 +49,10 @@ def owner_address(path: str) -> Address:
     Spark ends its workers with signals and os._exit, so a worker could not close a store that it owns. An owner process
     closes it when the last worker has ended.
     """
-    import rillet.store
+    import rillet
 
     if path not in _stores:
-        _stores[path] = rillet.store.open(path, owner="process", owner_grace=_GRACE)
+        _stores[path] = rillet.open(path, owner="process", owner_grace=_GRACE)
     try:
         _stores[path].execute("PING")
     except StoreError:  # the former owner has ended: attach to the next one, or start it

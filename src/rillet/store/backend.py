@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from rillet.keyspace.clock import Clock
 from rillet.runtime.engine import Engine
@@ -32,9 +33,14 @@ from rillet.store.transports.transport import Transport
 if TYPE_CHECKING:
     from rillet.modules.loading import OpenModules
     from rillet.store.recovery import Recovery
-    from rillet.store.serving import MemoryServer, ServerLoop
+    from rillet.store.serving import EngineServer, ServerLoop
 
 Execute = Callable[..., Any]
+
+
+def unix_url(path: str, secret: str = "") -> str:
+    """Return the url of a Unix socket."""
+    return f"unix://{secret}{quote(path)}"
 
 
 class Backend(ABC):
@@ -99,7 +105,7 @@ class MemoryBackend(Backend):
         self.defrag = DefragThread(self._transport.engine, self._transport.lock)
         self.lazyfree = LazyFreeThread(self._transport.engine, self._transport.lock)
         self.eviction = EvictionThread(self._transport.engine, self._transport.lock)
-        self._server: MemoryServer | None = None
+        self._server: EngineServer | None = None
         self._guard = threading.Lock()
 
     def transport(self) -> InProcessTransport:
@@ -137,10 +143,10 @@ class MemoryBackend(Backend):
     def where(self) -> ServerLoop:
         with self._guard:
             if self._server is None:
-                from rillet.store.serving import MemoryServer
+                from rillet.store.serving import EngineServer
 
-                self._server = MemoryServer(self._transport.engine, self._transport.lock)
-            return self._server.where
+                self._server = EngineServer(self._transport.engine, self._transport.lock)
+            return self._server.where()
 
     def close(self) -> None:
         if self._must_close_here():

@@ -6,6 +6,7 @@ import contextlib
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from rillet.errors import NestedCall, StoreBusy, StoreClosed
 from rillet.loggers import logger
@@ -13,21 +14,23 @@ from rillet.modules.loading import NO_MODULES, OpenModules
 from rillet.persistence.announcement import Announcement
 from rillet.persistence.directory_lock import LogLocked
 from rillet.runtime.settings.settings import Settings
-from rillet.server.server import UNIX_SOCKETS, answers
+from rillet.server.unix_socket import UNIX_SOCKETS, answers
 from rillet.store.arguments.encoding import decode
-from rillet.store.backend import Backend, Execute
+from rillet.store.backend import Backend, Execute, unix_url
 from rillet.store.directory import Directory
 from rillet.store.directory_opening import DirectoryOpening
 from rillet.store.owner import Owner
 from rillet.store.recovery import Recovery
-from rillet.store.server_attachment import ServedTransport, server_of
-from rillet.store.serving import ServerLoop, unix_url
 from rillet.store.snapshots import copy_file, save_in_background
-from rillet.store.transports.connected import AttachedTransport
 from rillet.store.transports.engine_thread import completed
 from rillet.store.transports.in_process import InProcessTransport
 from rillet.store.transports.lock import engine_lock
 from rillet.store.transports.transport import Transport, wait_for
+
+if TYPE_CHECKING:
+    from rillet.store.server_attachment import ServedTransport
+    from rillet.store.serving import ServerLoop
+    from rillet.store.transports.connected import AttachedTransport
 
 LOGGER = logger("attach")
 ATTACH_SECONDS = 60.0  # time that a process waits for an owner that is still replaying its log
@@ -73,7 +76,7 @@ class DirectoryBackend(Backend):
                 )
             # Several threads may find the same transport broken; only the first of them replaces it.
             found = self._transport
-            if found is not None and not (found is broken and isinstance(broken, AttachedTransport)):
+            if found is not None and (found is not broken or isinstance(found, InProcessTransport)):
                 return found
             return self._opening.run(self._open, self._release_if_closed, broken)
 
@@ -81,13 +84,16 @@ class DirectoryBackend(Backend):
         """Take the directory, or attach to its owner."""
         if self._closed:
             raise StoreClosed("the store is closed")
-        if self._transport is broken and isinstance(broken, AttachedTransport):
+        seconds = 0.0
+        if broken is not None and self._transport is broken and not isinstance(broken, InProcessTransport):
+            from rillet.store.server_attachment import ServedTransport
+
             LOGGER.warning("%s: the connection to the owner was lost", self.path)
             self._transport = None
-            broken.abandon()
+            cast("AttachedTransport", broken).abandon()
+            seconds = RESTART_SECONDS if isinstance(broken, ServedTransport) else 0.0
         if self._transport is None:
-            served = isinstance(broken, ServedTransport)
-            self._transport = self._attach_to_server(RESTART_SECONDS if served else 0) or self._own_or_attach()
+            self._transport = self._attach_to_server(seconds) or self._own_or_attach()
         return self._transport
 
     def _release_if_closed(self) -> None:
@@ -102,18 +108,32 @@ class DirectoryBackend(Backend):
     def save(self, execute: Execute, path: Path | None) -> Path:
         save_in_background(execute)
         folder = self._directory.path
-        if isinstance(self._transport, ServedTransport):
+        if self._served_by() is not None:
             folder = Path(decode(execute("CONFIG", "GET", "dir")[1]))
         made = folder / decode(execute("CONFIG", "GET", "dbfilename")[1])
         if path is not None and path != made:
             copy_file(made, path)
         return path or made
 
+    def _served_by(self) -> ServedTransport | None:
+        """Return the transport to the server to which the store is attached, None if it is not attached to one."""
+        if self._transport is None or isinstance(self._transport, InProcessTransport):
+            return None
+        from rillet.store.server_attachment import ServedTransport
+
+        return self._transport if isinstance(self._transport, ServedTransport) else None
+
+    def before_fork(self, afterwards: list[Callable[[], object]]) -> None:
+        """Import what the child needs, because a lock of an import in another thread stays held in the child."""
+        import rillet.store.transports.connected  # noqa: F401
+
     def after_fork(self) -> Transport:
         self._guard, self._opening = threading.RLock(), DirectoryOpening()
         if self._owner is not None:
             self._owner.forget_in_child()
             self._owner = None
+        from rillet.store.transports.connected import AttachedTransport
+
         if isinstance(self._transport, AttachedTransport):
             self._transport.forget_in_child()
         # The child's first call on this transport raises NotSent; then the child attaches to the parent.
@@ -135,6 +155,9 @@ class DirectoryBackend(Backend):
     def _attach_to_server(self, seconds: float) -> Transport | None:
         """Attach to the `rillet serve` that serves the directory; None if there is none within `seconds`."""
         found: list[ServedTransport] = []
+        if not seconds and self._directory.server() is None:
+            return None
+        from rillet.store.server_attachment import server_of
 
         def try_once() -> bool:
             server = server_of(self._directory, self.timeout)
@@ -162,6 +185,8 @@ class DirectoryBackend(Backend):
         return server is not None or (owner is not None and answers(owner[1]))
 
     def _attach(self) -> Transport:
+        from rillet.store.transports.connected import AttachedTransport
+
         found: list[Transport] = []
 
         def try_once() -> bool:
@@ -203,13 +228,14 @@ class DirectoryBackend(Backend):
     @property
     def url(self) -> str | None:  # type: ignore[override]
         """The url of the owner's Unix socket, or of the server to which the store is attached."""
-        if isinstance(self._transport, ServedTransport):
-            return self._transport.path
+        served = self._served_by()
+        if served is not None:
+            return served.path
         path = self.socket() if UNIX_SOCKETS else None
         return None if path is None else unix_url(path)
 
     def where(self) -> ServerLoop | None:
-        return None if self._owner is None else self._owner.where
+        return None if self._owner is None else completed(self._owner.server).where()
 
     def close(self) -> None:
         if self._owner is not None and self._owner.is_this_thread():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -84,16 +83,4 @@ def descriptors(server: Server) -> list[int]:
     return numbers
 
 
-def redirect_to_null(server: Server, *more: int) -> None:
-    """In a forked child: let the sockets of the parent's server, and `more` descriptors, lead to /dev/null.
-
-    The child's copies of Python objects still contain the parent's file descriptors and would close them again. So each
-    descriptor is redirected instead of closed; the caller keeps the objects alive.
-    """
-    null = os.open(os.devnull, os.O_RDWR)
-    for number in (*descriptors(server), *more):
-        os.dup2(null, number, inheritable=False)
-    os.close(null)
-
-
-__all__ = ["TURNS_OF_AN_ACCEPT", "GuardedConnection", "GuardedServer", "descriptors", "redirect_to_null"]
+__all__ = ["TURNS_OF_AN_ACCEPT", "GuardedConnection", "GuardedServer", "descriptors"]

@@ -14,6 +14,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from rillet.host.timers import Timer
 from rillet.loggers import logger
 from rillet.protocol.peer_replies import Replies
 from rillet.real_time import monotonic
@@ -24,24 +25,6 @@ if TYPE_CHECKING:
     from rillet.client.peer_sockets import PeerSockets
 
 LOGGER = logger("store")
-
-
-class _Job:
-    """A function and the time when it is due."""
-
-    __slots__ = ("due", "function", "number")
-
-    def __init__(self, due: float, number: int, function: Callable[[], object]) -> None:
-        self.due = due
-        self.number = number
-        self.function: Callable[[], object] | None = function
-
-    def __lt__(self, other: _Job) -> bool:
-        return (self.due, self.number) < (other.due, other.number)
-
-    def cancel(self) -> None:
-        """Forget the function."""
-        self.function = None
 
 
 class MemoryHost(DefaultHost):
@@ -55,7 +38,7 @@ class MemoryHost(DefaultHost):
 
     def _begin(self, lock: Any) -> None:
         self._lock = lock
-        self._heap: list[_Job] = []
+        self._heap: list[Timer] = []
         self._changed = threading.Condition(threading.Lock())
         self._running = self._closed = False
 
@@ -85,8 +68,8 @@ class MemoryHost(DefaultHost):
         """Call a function after a time in the thread; return a function that cancels this."""
         return self._add(seconds, function).cancel
 
-    def _add(self, seconds: float, function: Callable[[], object]) -> _Job:
-        job = _Job(monotonic() + seconds, next(self._numbers), function)
+    def _add(self, seconds: float, function: Callable[[], object]) -> Timer:
+        job = Timer(monotonic() + seconds, next(self._numbers), function)
         with self._changed:
             heappush(self._heap, job)
             self._changed.notify()
@@ -106,7 +89,7 @@ class MemoryHost(DefaultHost):
             except Exception:
                 LOGGER.exception("a function of a module failed")
 
-    def _next(self) -> _Job | None:
+    def _next(self) -> Timer | None:
         """Wait for the next job that is due; return None and end if there is none."""
         with self._changed:
             while not self._closed and self._heap:

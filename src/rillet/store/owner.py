@@ -1,9 +1,11 @@
-"""The owner's side of a durable store: the engine, its log and its rewrites, and a server thread for other processes.
+"""The owner's side of a durable store: the engine, its log and its rewrites, and a socket for other processes.
 
-The engine runs in the threads that call the store. Attached processes reach the engine through a Unix socket, which an
-event loop in a separate thread serves. One lock protects the engine: a thread must hold the lock to run a command.
+The engine runs in the threads that call the store. One lock protects it: a thread must hold the lock to run a command.
 
-The event loop's thread also maintains the log: it retries failed writes, and rewrites a log that has grown enough
+    OwnerThread     runs the engine's timers, and waits for the first client of the directory's Unix socket
+    EngineServer    replaces it when a client has come, or when a command or `store.serve` needs a server
+
+Both maintain the log: they retry failed writes, and rewrite a log that has grown enough
 (rillet.persistence.aof.rewrite). A new process writes the base file from the log's closed files, so callers do not
 wait, and the application's process is not forked. If no process can be started, or if the log failed, the owner writes
 the base file itself, and all callers wait.
@@ -11,67 +13,32 @@ the base file itself, and all callers wait.
 
 from __future__ import annotations
 
-import asyncio
 import os
-import threading
 import warnings
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-from rillet.errors import StoreError
+from rillet.errors import StoreClosed, StoreError
+from rillet.host.timers import EngineTimers
 from rillet.loggers import logger
 from rillet.modules.loading import NO_MODULES, OpenModules, load_all
 from rillet.persistence.aof.rewrite_format import InlineBaseWriter, SpawnedBaseWriter
 from rillet.persistence.aof.service import AofService
 from rillet.persistence.write_gate import WriteGate
 from rillet.runtime.engine import Engine
-from rillet.runtime.host import DefaultHost
 from rillet.runtime.settings.settings import SettingError, Settings
-from rillet.server.host import ServerHost
-from rillet.server.server import UNIX_SOCKETS, Server, event_loop_factory
+from rillet.server.unix_socket import UNIX_SOCKETS, UnixSocket
 from rillet.store.directory import LOG_FOLDER, Directory
-from rillet.store.guarded_server import TURNS_OF_AN_ACCEPT, GuardedConnection, GuardedServer, redirect_to_null
+from rillet.store.owner_host import QuietHost
+from rillet.store.owner_thread import OwnerThread, redirect_to_null
 from rillet.store.recovery import LoadingHost, recover
-from rillet.store.serving import ServerLoop
 from rillet.store.snapshots import StoreSnapshots
 
+if TYPE_CHECKING:
+    from rillet.store.guarded_server import GuardedServer
+    from rillet.store.serving import EngineServer
+
 LOGGER, LOG = logger("owner"), logger("log")
-
-
-class OwnerHost(ServerHost):
-    """The host of a store's engine. SHUTDOWN is refused: the process that opened the store closes it."""
-
-    def __init__(self, owner: Owner, server: Server) -> None:
-        super().__init__(server)
-        self._owner = owner
-
-    def shutdown(self, *, save: bool, nosave: bool, force: bool, now: bool) -> bool:
-        return DefaultHost.shutdown(self, save=save, nosave=nosave, force=force, now=now)
-
-    def info_sections(self) -> Mapping[str, Callable[[], Mapping[str, Any]]]:
-        owner = self._owner
-        return {
-            **super().info_sections(),
-            "persistence": lambda: {**owner.snapshots.info(), **owner.aof.info()},
-        }
-
-    def setting_changed(self, name: str) -> None:
-        self._owner.setting_changed(name)
-
-    def save(self) -> None:
-        self._owner.snapshots.save()
-
-    def bgsave(self, *, later: bool, schedule: bool) -> bool:
-        return self._owner.snapshots.background(later, schedule)
-
-    def last_save(self) -> int:
-        return self._owner.snapshots.last_save
-
-    def flushed(self) -> bool:
-        return self._owner.snapshots.flushed()
-
-    def rewrite_log(self, *, later: bool) -> bool:
-        return self._owner.aof.rewrite(later)
 
 
 class Owner:
@@ -101,64 +68,61 @@ class Owner:
         self.rewriting = self.aof.rewriting
         self.snapshots: StoreSnapshots = StoreSnapshots(self.engine, directory.path, self.log, self.rewriting, gate)
         self.recovery = recover(directory.path, directory.killed, self.aof, progress, directory.snapshot)
-        self._server: Server
-        self._loop: asyncio.AbstractEventLoop
-        self._ready = threading.Event()
-        self._problem: BaseException | None = None
-        self._thread = threading.Thread(target=self._serve, name="rillet-owner", daemon=True)
-        self._thread.start()
-        self._ready.wait()
-        if self._problem is not None:
-            self._thread.join()
+        self._closed = False
+        self._server: EngineServer | None = None
+        self.timers = EngineTimers(self.engine, lock, self._write, lambda: settings.hz)
+        self.timers.jobs.append(self.cron)
+        try:
+            self.host = self.engine.host = QuietHost(self)
+            self._socket = self._listen() if UNIX_SOCKETS else None
+            self._thread = OwnerThread(None if self._socket is None else self._socket.opened, self.server)
+            self.timers.start(self._thread.later)
+            self._thread.start()
+            if self._socket is not None:
+                directory.announce(self._socket.path, separate)
+        except BaseException as error:
             self.aof.close()
-            if isinstance(self._problem, OSError):
-                raise StoreError(f"{directory.path}: other processes cannot attach: {self._problem}") from self._problem
-            raise self._problem
+            if isinstance(error, OSError):
+                raise StoreError(f"{directory.path}: other processes cannot attach: {error}") from error
+            raise
         LOGGER.info("%s: this process (%d) owns the directory", directory.path, os.getpid())
 
-    def _new_server(self) -> GuardedServer:
-        return GuardedServer(self.engine, connection=GuardedConnection, guard=self.lock)
+    def _listen(self) -> UnixSocket:
+        path = self.directory.socket_path()
+        self._settings.unixsocket = str(path)
+        return UnixSocket(path, self._settings)
+
+    def _write(self) -> None:
+        self.engine.log.write()
+
+    def server(self) -> EngineServer:
+        """Return the server around the engine; the first call starts it, in place of this object's thread."""
+        with self.lock:
+            if self._server is None:
+                if self._closed:
+                    raise StoreClosed("the store is closed")
+                self._server = self._new_server()
+                self._server.server.timers.jobs.append(self.cron)
+                self._thread.end()
+            return self._server
+
+    def _new_server(self, kind: type[GuardedServer] | None = None) -> EngineServer:
+        from rillet.store.guarded_server import GuardedServer
+        from rillet.store.served_owner import OwnerHost
+        from rillet.store.serving import EngineServer
+
+        return EngineServer(self.engine, self.lock, kind or GuardedServer, lambda server: OwnerHost(self, server),
+                            self._socket)  # fmt: skip
 
     def _warn(self, text: str) -> None:
         LOG.error("%s: %s", self.directory.path, text)
         warnings.warn(f"{self.directory.path}: {text}", RuntimeWarning, stacklevel=2)
 
-    def _cron(self) -> None:
-        self.aof.cron()
-        self.snapshots.tick()
-
-    def _serve(self) -> None:
-        try:
-            with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
-                runner.run(self._main())
-        except BaseException as error:
-            if self._ready.is_set():
-                raise
-            self._problem = error  # the event loop could not be created
-            self._ready.set()
-
-    async def _main(self) -> None:
-        try:
-            if UNIX_SOCKETS:
-                self._settings.unixsocket = str(self.directory.socket_path())
-            self._server = self._new_server()
-            self.engine.host = OwnerHost(self, self._server)
-            self._server.cron_jobs.append(self._cron)
-            self._loop = asyncio.get_running_loop()
-            await self._server.start(tcp=False)
-            if self._server.addresses.unix_path is not None:
-                self.directory.announce(self._server.addresses.unix_path, self._separate)
-        except BaseException as error:
-            self._problem = error
-            return
-        finally:
-            self._ready.set()
-        await self._server.wait()
-        # asyncio accepts a connection a few iterations before it creates the connection's object. Wait for the object,
-        # so that `stop` closes the connection; otherwise only the garbage collector would close it.
-        for _ in range(TURNS_OF_AN_ACCEPT):
-            await asyncio.sleep(0)
-        await self._server.stop()
+    def cron(self) -> None:
+        """Maintain the files, several times a second."""
+        if not self._closed:
+            self.aof.cron()
+            self.snapshots.tick()
 
     def setting_changed(self, name: str) -> None:
         """Apply a setting that CONFIG SET changed; raise SettingError to reject it."""
@@ -169,34 +133,41 @@ class Owner:
         self.snapshots.refuse_or_not()
         self.aof.setting_changed(name)
         if name != "appendfsync":
-            self._server.setting_changed(name)
+            self.server().server.setting_changed(name)
 
     def forget_in_child(self) -> None:
         """Release the parent's files and sockets in a forked child, so that the parent can continue to serve.
 
         `_from_parents` keeps the objects alive, because their descriptors were only redirected.
         """
-        redirect_to_null(self._server, *self.log.descriptors(), *self._spawned.descriptors(),
-                         *self.snapshots.descriptors())  # fmt: skip
+        numbers = [*self.log.descriptors(), *self._spawned.descriptors(), *self.snapshots.descriptors()]
+        if self._server is not None:
+            self._server.forget_in_child()
+        elif self._socket is not None:
+            numbers.append(self._socket.opened.fileno())
+        redirect_to_null([*numbers, *self._thread.descriptors()])
         self._spawned.forget_in_child()
         self.snapshots.forget_in_child()
         self.directory.forget_in_child()
         _from_parents.append(self)
 
-    @property
-    def where(self) -> ServerLoop:
-        """The server, and the event loop of its thread."""
-        return ServerLoop(self._server, self._loop)
-
     def is_this_thread(self) -> bool:
-        """Return whether the caller is the thread that serves attached processes."""
-        return self._thread is threading.current_thread()
+        """Return whether the caller is the thread that runs the timers or serves attached processes."""
+        return self._thread.is_this_thread() or (self._server is not None and self._server.is_this_thread())
 
     def close(self) -> None:
         """Stop serving attached processes, write and sync the log, then release the directory's lock."""
-        if self._thread.is_alive() and self._thread is not threading.current_thread():
-            self._loop.call_soon_threadsafe(self._server.request_stop)
+        with self.lock:
+            self._closed = True
+        self._thread.end()
+        if not self.lock._is_owned():
             self._thread.join()
+        if self._server is not None:
+            self._server.close()
+        elif self._socket is not None:
+            self._socket.opened.close()
+            self._socket.remove()
+        self.host.close()
         try:
             with self.lock:
                 self.snapshots.stop_child()

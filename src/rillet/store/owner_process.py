@@ -38,9 +38,11 @@ from rillet.modules.loading import NO_MODULES, OpenModules
 from rillet.real_time import monotonic
 from rillet.server.connection import ClientConnection
 from rillet.server.server import calm_garbage_collector
+from rillet.server.unix_socket import UnixSocket
 from rillet.store.directory import Directory
-from rillet.store.guarded_server import TURNS_OF_AN_ACCEPT, GuardedConnection, GuardedServer
+from rillet.store.guarded_server import TURNS_OF_AN_ACCEPT, GuardedServer
 from rillet.store.owner import Owner
+from rillet.store.serving import EngineServer
 from rillet.store.store_settings import FILES, settings_of
 from rillet.store.transports.lock import engine_lock
 
@@ -116,36 +118,40 @@ class SeparateOwner(Owner):
         self._ending: asyncio.Task[None] | None = None
         settings = settings_of(FILES, request.settings)
         super().__init__(directory, settings, engine_lock(), answers.progress, separate=True, modules=request.modules)
+        self.server().where()  # its client connects at once
 
-    def _new_server(self) -> GuardedServer:
-        return _ClientServer(self.engine, connection=GuardedConnection, guard=self.lock)
+    def _new_server(self, kind: type[GuardedServer] | None = None) -> EngineServer:
+        return super()._new_server(kind or _ClientServer)
 
-    def _cron(self) -> None:
-        super()._cron()
-        if self._server.connections or self.snapshots.saving:
+    def cron(self) -> None:
+        super().cron()
+        if self._server is None:
+            return
+        if self._server.server.connections or self.snapshots.saving:
             self._idle_since = None
         elif self._idle_since is None:
             self._idle_since = monotonic()
         elif monotonic() - self._idle_since >= self.grace and self._ending is None:
-            self._ending = self._loop.create_task(self._end_without_clients())
+            self._ending = self._server.server.loop.create_task(self._end_without_clients())
 
     async def _end_without_clients(self) -> None:
         """Stop listening, accept the clients that were connecting, and end the process if there was none."""
-        path = self._server.addresses.unix_path
-        listeners = list(self._server.addresses.listeners)
+        server = self.server().server
+        path = server.addresses.unix_path
+        listeners = list(server.addresses.listeners)
         assert path is not None
         self.directory.withdraw()
         await asyncio.sleep(_CONNECTING)
         for _ in range(TURNS_OF_AN_ACCEPT):
             await asyncio.sleep(0)
-        if not self._server.connections:
-            self._server.request_stop()
+        if not server.connections:
+            server.request_stop()
             return
         if self.directory.is_here():
-            await self._server.addresses.listen_main_unix(path)
+            await server.addresses.listen_main_unix(UnixSocket(path, self._settings))
             self.directory.announce(path, separate=True)
         for listener in listeners:
-            self._server.addresses.stop(listener)
+            server.addresses.stop(listener)
         self._ending = self._idle_since = None
 
     def end_soon(self) -> None:
@@ -154,12 +160,13 @@ class SeparateOwner(Owner):
 
     def end_now(self) -> None:
         """Disconnect the clients and end; in the main thread."""
+        server = self.server().server
         with contextlib.suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(self._server.request_stop)
+            server.loop.call_soon_threadsafe(server.request_stop)
 
     def wait(self) -> None:
         """Return when the thread that serves the clients has ended."""
-        self._thread.join()
+        self.server().wait()
 
 
 def _own(request: OwnerArguments, answers: Answers) -> SeparateOwner | None:

@@ -18,7 +18,7 @@ from typing import IO, Any
 from rillet.errors import StoreError
 from rillet.modules.loading import NO_MODULES, OpenModules
 from rillet.persistence.aof.rewrite_format import SpawnedBaseWriter
-from rillet.server.server import UNIX_SOCKETS
+from rillet.server.unix_socket import UNIX_SOCKETS
 from rillet.store.display.progress import ProgressBar
 from rillet.store.recovery import Recovery, report
 

@@ -6,7 +6,7 @@
 | store | what serves |
 |---|---|
 | in memory | a thread of this process, started by the first call: an event loop with a server around the engine |
-| the owner of a directory | the thread that serves attached processes, on one more socket |
+| the owner of a directory | the thread that serves attached processes, or starts with this call |
 | attached | a relay: a thread that copies the bytes between the new socket and the owner's socket |
 | `rillet.connect` | the server itself: the handle has its url, and nothing listens |
 
@@ -21,7 +21,7 @@ import contextlib
 import os
 import threading
 import weakref
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote
@@ -32,8 +32,11 @@ from rillet.runtime.engine import Engine
 from rillet.runtime.host import DefaultHost
 from rillet.server import listeners
 from rillet.server.host import ServerHost
-from rillet.server.server import CannotListen, Server, event_loop_factory
-from rillet.store.guarded_server import TURNS_OF_AN_ACCEPT, GuardedConnection, GuardedServer, redirect_to_null
+from rillet.server.server import Server, event_loop_factory
+from rillet.server.unix_socket import CannotListen, UnixSocket
+from rillet.store.backend import unix_url
+from rillet.store.guarded_server import TURNS_OF_AN_ACCEPT, GuardedConnection, GuardedServer, descriptors
+from rillet.store.owner_thread import redirect_to_null
 from rillet.store.transports.connected import AttachedTransport
 from rillet.store.transports.engine_thread import completed
 
@@ -229,6 +232,7 @@ class LoopThread:
         self.loop = event_loop_factory()()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         completed(self._thread.start)
+        self.number: int = self._thread.ident or 0
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
@@ -286,18 +290,31 @@ class EmbeddedHost(ServerHost):
         return DefaultHost.shutdown(self, save=save, nosave=nosave, force=force, now=now)
 
 
-class MemoryServer:
-    """The server around an engine in memory, in a thread; `where` is for EngineListener."""
+class EngineServer:
+    """The server around an engine of this process, in a thread. Its host replaces the engine's, until it closes.
 
-    def __init__(self, engine: Engine, lock: contextlib.AbstractContextManager[Any]) -> None:
+    server, host: make them. unix: the Unix socket of the settings, which listens already. The caller of the constructor
+    may hold the lock: it does not wait for the thread, which needs the lock for the first client.
+    """
+
+    def __init__(self, engine: Engine, lock: contextlib.AbstractContextManager[Any],
+                 server: type[GuardedServer] = GuardedServer,
+                 host: Callable[[GuardedServer], ServerHost] = EmbeddedHost,
+                 unix: UnixSocket | None = None) -> None:  # fmt: skip
         self._engine = engine
         self._host = engine.host
         self._thread = LoopThread("rillet-serve")
+        loop = self._thread.loop
         with lock:
-            server = GuardedServer(engine, connection=GuardedConnection, guard=lock)
-            engine.host = EmbeddedHost(server)
-        self.where = ServerLoop(server, self._thread.loop)
-        in_loop(server.start(tcp=False), self._thread.loop)
+            self.server = server(engine, connection=GuardedConnection, guard=lock)
+            self.server.loop, self.server.thread = loop, self._thread.number
+            engine.host = host(self.server)
+        self._started = asyncio.run_coroutine_threadsafe(self.server.start(tcp=False, unix=unix), loop)
+
+    def where(self) -> ServerLoop:
+        """Return the server and its loop for EngineListener, once they run. The caller must not hold the lock."""
+        completed(self._started.result)
+        return ServerLoop(self.server, self._thread.loop)
 
     def is_this_thread(self) -> bool:
         """Return whether the caller is the thread that serves."""
@@ -313,19 +330,26 @@ class MemoryServer:
         self._engine.host = self._host
 
     async def _stop(self) -> None:
+        await asyncio.wrap_future(self._started)
+        # asyncio accepts a connection a few iterations before it creates the connection's object. Wait for the object,
+        # so that `stop` closes the connection; otherwise only the garbage collector would close it.
         for _ in range(TURNS_OF_AN_ACCEPT):
             await asyncio.sleep(0)
-        await self.where.server.stop()
+        await self.server.stop()
+
+    def wait(self) -> None:
+        """Return when the server is asked to stop."""
+        asyncio.run_coroutine_threadsafe(self.server.wait(), self._thread.loop).result()
 
     def forget_in_child(self) -> None:
         """Release the parent's sockets in a forked child."""
-        redirect_to_null(self.where.server)
+        redirect_to_null(descriptors(self.server))
         self._engine.host = self._host
         _from_parents.append(self)
 
 
 # Objects of the parent process: their destructors would change the parent's sockets and event loop.
-_from_parents: list[MemoryServer] = []
+_from_parents: list[EngineServer] = []
 
 
 def serve(store: Store, where: ServerLoop | None, port: int, host: str, path: str | None, password: str) -> StoreServer:
@@ -345,9 +369,4 @@ def serve(store: Store, where: ServerLoop | None, port: int, host: str, path: st
     return StoreServer(store, listener, f"redis://{secret}{shown}:{listener.place}/0", int(listener.place), None)
 
 
-def unix_url(path: str, secret: str = "") -> str:
-    """Return the url of a Unix socket."""
-    return f"unix://{secret}{quote(path)}"
-
-
-__all__ = ["MemoryServer", "ServerLoop", "StoreServer", "serve", "unix_url"]
+__all__ = ["EngineServer", "ServerLoop", "StoreServer", "serve"]

@@ -64,17 +64,18 @@ def settings_of(kind: str, given: Mapping[str, Any]) -> Settings:
         settings = Settings(**{_OLD_NAMES.get(name, name): value for name, value in given.items()})
     except SettingError as error:
         raise ValueError(str(error).removeprefix("ERR ")) from None
-    for parameter in PARAMETERS.values():
+    for argument, value in given.items():
+        name = _OLD_NAMES.get(argument, argument).replace("_", "-")
+        parameter = PARAMETERS[name]
         if getattr(settings, parameter.attribute) == parameter.default_in(settings.compat):
             continue
-        name = parameter.name
         if name in _SERVER_ONLY:
             reason = f"is a setting of rillet serve and has no effect on a store; {_INSTEAD.get(name, 'omit it')}"
         elif name in _FILES_ONLY and kind == MEMORY:
             reason = "has no effect on a store in memory; pass a path to open a store with files"
         else:
             continue
-        raise ValueError(f"{parameter.attribute}={given.get(parameter.attribute)!r} {reason}")
+        raise ValueError(f"{parameter.attribute}={value!r} {reason}")
     return settings
 
 

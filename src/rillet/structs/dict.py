@@ -309,14 +309,16 @@ class Dict(DictTable):
     @cython.ccall
     def tidy(self, times: cython.Py_ssize_t) -> cython.bint:
         """Do what follows a deletion, for deletions during a pause; return whether gaps remain. O(times)"""
-        while times > 0:
+        gaps: cython.bint = True
+        while gaps and times > 0:
             times -= 1
             self._tidy(False)
-        if self.pauses:
-            return False
-        if self._free_count > _MIN_GAPS and self._free_count > self.used0 + self.used1:
-            return True
-        return self.arena.dead > _MIN_DEAD and 2 * self.arena.dead > self.arena.live
+            gaps = not self.pauses and (
+                len(self._vacated) > 0
+                or (self._free_count > _MIN_GAPS and self._free_count > self.used0 + self.used1)
+                or (self.arena.dead > _MIN_DEAD and 2 * self.arena.dead > self.arena.live)
+            )
+        return gaps
 
     # -- by number of the entry --------------------------------------------------------------------------
 

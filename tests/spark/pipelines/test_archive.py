@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import rillet.store
+import rillet
 from rillet.client.errors import ConnectorError
 from rillet.spark.archive.files import ArchiveError, can_exchange
 from rillet.spark.archive.layout import OWN, Archive, day_of, folder_of
@@ -402,7 +402,7 @@ def test_a_new_driver_completes_the_commit_of_a_killed_one(
 def test_an_embedded_store_is_archived_with_typed_columns(spark: SparkSession, tmp_path: Path) -> None:
     from rillet.spark.pipelines import archive
 
-    with rillet.store.open(str(tmp_path / "events.rillet")) as store:
+    with rillet.open(str(tmp_path / "events.rillet")) as store:
         events = store.stream("events")
         for i in range(50):
             events.add({"n": str(i), "user": f"u{i}"}, id=entry_id(i))

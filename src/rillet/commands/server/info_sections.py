@@ -209,7 +209,7 @@ def stats(engine: CommandEngine) -> Facts:
         "keyspace_misses": sum(database.misses for database in engine.databases),
         "pubsub_channels": len(engine.channels.channels), "pubsub_patterns": len(engine.channels.patterns),
         "pubsubshard_channels": len(engine.channels.shards), "latest_fork_usec": 0, "total_forks": 0,
-        "migrate_cached_sockets": len(getattr(engine.host, "peers", ())), "slave_expires_tracked_keys": 0,
+        "migrate_cached_sockets": len(getattr(engine.host, "peers", None) or ()), "slave_expires_tracked_keys": 0,
         **engine.defrag.stats(), "tracking_total_keys": len(engine.tracking.table),
         "tracking_total_items": engine.tracking.items, "tracking_total_prefixes": len(engine.tracking.prefixes),
         "unexpected_error_replies": 0, "total_error_replies": counted.error_replies,

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from rillet.runtime.keyspace_events import Events, letters
@@ -391,6 +392,15 @@ PARAMETERS.update(
 )
 
 
+_BY_ATTRIBUTE = {parameter.attribute: parameter for parameter in PARAMETERS.values() if not parameter.alias}
+
+
+@lru_cache(maxsize=16)
+def _defaults(compat: Compat) -> dict[str, Any]:
+    """Return the values of all settings in a server that nobody has configured."""
+    return {attribute: parameter.default_in(compat) for attribute, parameter in _BY_ATTRIBUTE.items()}
+
+
 class Settings:
     """The value of every setting: attributes for code, `matching` and `value_of` for CONFIG."""
 
@@ -423,13 +433,10 @@ class Settings:
         self.module_types: dict[int, Any] = {}
         self.module_parameters: dict[str, SettingType] = {}
         self.loaded_modules: list[list[str]] = []
-        own = [parameter for parameter in PARAMETERS.values() if not parameter.alias]
-        compat = self._valid(PARAMETERS["compat"], values.get("compat", NEWEST))
-        for parameter in own:
-            setattr(self, parameter.attribute, parameter.default_in(compat))
-        for parameter in own:
-            if parameter.attribute in values:
-                setattr(self, parameter.attribute, self._valid(parameter, values.pop(parameter.attribute)))
+        self.__dict__.update(_defaults(self._valid(PARAMETERS["compat"], values.get("compat", NEWEST))))
+        for attribute, parameter in _BY_ATTRIBUTE.items() if values else ():
+            if attribute in values:
+                setattr(self, attribute, self._valid(parameter, values.pop(attribute)))
         if values:
             raise TypeError("unknown settings: " + ", ".join(sorted(values)))
 

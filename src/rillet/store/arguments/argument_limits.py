@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from rillet.errors import CommandError, StoreError
 from rillet.protocol.command_parser import PROTO_MAX_BULK_LEN
 from rillet.store.arguments.encoding import longest
-from rillet.store.transports.connected import AttachedTransport
 from rillet.store.transports.in_process import InProcessTransport
 
 if TYPE_CHECKING:
@@ -43,6 +42,7 @@ def _limit(transport: Transport, size: int) -> int:
     if isinstance(transport, InProcessTransport):
         limit: int = transport.engine.settings.proto_max_bulk_len
         return limit
+    from rillet.store.transports.connected import AttachedTransport
 
     if size <= PROTO_MAX_BULK_LEN and not isinstance(transport, AttachedTransport):
         return PROTO_MAX_BULK_LEN

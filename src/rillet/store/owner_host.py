@@ -1,0 +1,101 @@
+"""What commands get from the owner of a directory: files always; a server when they first need one.
+
+    QuietHost    while no socket is in use    the services of a server start one
+    OwnerHost    around a server              rillet.store.served_owner
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from rillet.host.process_memory import memory
+from rillet.protocol.peer_replies import Replies
+from rillet.runtime.host import DefaultHost, Host
+from rillet.store.memory_host import MemoryHost
+
+if TYPE_CHECKING:
+    from rillet.store.owner import Owner
+
+
+class FilesOfOwner(DefaultHost):
+    """The services of the owner's files. SHUTDOWN is refused: the process that opened the store closes it."""
+
+    _owner: Owner
+
+    def shutdown(self, *, save: bool, nosave: bool, force: bool, now: bool) -> bool:
+        return DefaultHost.shutdown(self, save=save, nosave=nosave, force=force, now=now)
+
+    def info_sections(self) -> Mapping[str, Callable[[], Mapping[str, Any]]]:
+        owner = self._owner
+        return {
+            **super().info_sections(),
+            "persistence": lambda: {**owner.snapshots.info(), **owner.aof.info()},
+        }
+
+    def setting_changed(self, name: str) -> None:
+        self._owner.setting_changed(name)
+
+    def save(self) -> None:
+        self._owner.snapshots.save()
+
+    def bgsave(self, *, later: bool, schedule: bool) -> bool:
+        return self._owner.snapshots.background(later, schedule)
+
+    def last_save(self) -> int:
+        return self._owner.snapshots.last_save
+
+    def flushed(self) -> bool:
+        return self._owner.snapshots.flushed()
+
+    def rewrite_log(self, *, later: bool) -> bool:
+        return self._owner.aof.rewrite(later)
+
+
+class QuietHost(FilesOfOwner, MemoryHost):
+    """The host of an owner that no client uses. A service of sockets starts the server, whose host then has it."""
+
+    def __init__(self, owner: Owner) -> None:
+        MemoryHost.__init__(self, owner.engine, owner.lock)
+        self._owner = owner
+
+    def _served(self) -> Host:
+        self._owner.server()
+        return self._owner.engine.host
+
+    def log_line(self, text: str, level: str = "warning") -> None:
+        DefaultHost.log_line(self, text, level)
+
+    def memory(self) -> dict[str, int]:
+        return memory()
+
+    def info_sections(self) -> Mapping[str, Callable[[], Mapping[str, Any]]]:
+        def of_server(section: str) -> Callable[[], Mapping[str, Any]]:
+            return lambda: self._served().info_sections()[section]()
+
+        return {**super().info_sections(), **{name: of_server(name) for name in ("server", "clients", "stats")}}
+
+    def exchange(self, address: tuple[str, str], setup: list[list[bytes]], database: int,
+                 commands: list[list[bytes]], timeout_ms: int) -> Replies:  # fmt: skip
+        return self._served().exchange(address, setup, database, commands, timeout_ms)
+
+    def follow(self, host: str, port: int) -> None:
+        self._served().follow(host, port)
+
+    def promote(self) -> None:
+        self._served().promote()
+
+    def replication_stream(self) -> Any:
+        return self._served().replication_stream()
+
+    def pause(self, until_ms: int, writes_only: bool) -> None:
+        self._served().pause(until_ms, writes_only)
+
+    def pause_cron(self, paused: bool) -> None:
+        self._served().pause_cron(paused)
+
+    def stop_process(self) -> None:
+        self._served().stop_process()
+
+
+__all__ = ["FilesOfOwner", "QuietHost"]
