@@ -7,6 +7,7 @@ import os
 import socket
 import stat
 from pathlib import Path
+from urllib.parse import quote
 
 from rillet.errors import StoreError
 from rillet.runtime.settings.settings import Settings
@@ -86,4 +87,9 @@ def answers(path: str | Path) -> bool:
         return True
 
 
-__all__ = ["UNIX_SOCKETS", "CannotListen", "UnixSocket", "answers"]
+def unix_url(path: str, secret: str = "") -> str:
+    """Return the url of a Unix socket."""
+    return f"unix://{secret}{quote(path)}"
+
+
+__all__ = ["UNIX_SOCKETS", "CannotListen", "UnixSocket", "answers", "unix_url"]

@@ -16,7 +16,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from rillet.keyspace.clock import Clock
 from rillet.runtime.engine import Engine
@@ -36,11 +35,6 @@ if TYPE_CHECKING:
     from rillet.store.serving import EngineServer, ServerLoop
 
 Execute = Callable[..., Any]
-
-
-def unix_url(path: str, secret: str = "") -> str:
-    """Return the url of a Unix socket."""
-    return f"unix://{secret}{quote(path)}"
 
 
 class Backend(ABC):

@@ -14,9 +14,9 @@ from rillet.modules.loading import NO_MODULES, OpenModules
 from rillet.persistence.announcement import Announcement
 from rillet.persistence.directory_lock import LogLocked
 from rillet.runtime.settings.settings import Settings
-from rillet.server.unix_socket import UNIX_SOCKETS, answers
+from rillet.server.unix_socket import UNIX_SOCKETS, answers, unix_url
 from rillet.store.arguments.encoding import decode
-from rillet.store.backend import Backend, Execute, unix_url
+from rillet.store.backend import Backend, Execute
 from rillet.store.directory import Directory
 from rillet.store.directory_opening import DirectoryOpening
 from rillet.store.owner import Owner

@@ -85,9 +85,6 @@ class QuietHost(FilesOfOwner, MemoryHost):
     def promote(self) -> None:
         self._served().promote()
 
-    def replication_stream(self) -> Any:
-        return self._served().replication_stream()
-
     def pause(self, until_ms: int, writes_only: bool) -> None:
         self._served().pause(until_ms, writes_only)
 

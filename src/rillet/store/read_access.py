@@ -20,8 +20,7 @@ from typing import TypeVar
 
 from rillet.errors import CommandError, StoreError
 from rillet.persistence.announcement import Announcement, announced
-from rillet.server.unix_socket import answers
-from rillet.store.backend import unix_url
+from rillet.server.unix_socket import answers, unix_url
 from rillet.store.directory import LOG_FOLDER
 from rillet.store.opening import connect, open
 from rillet.store.read_only import ReadOnlyBackend

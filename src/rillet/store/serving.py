@@ -33,8 +33,7 @@ from rillet.runtime.host import DefaultHost
 from rillet.server import listeners
 from rillet.server.host import ServerHost
 from rillet.server.server import Server, event_loop_factory
-from rillet.server.unix_socket import CannotListen, UnixSocket
-from rillet.store.backend import unix_url
+from rillet.server.unix_socket import CannotListen, UnixSocket, unix_url
 from rillet.store.guarded_server import TURNS_OF_AN_ACCEPT, GuardedConnection, GuardedServer, descriptors
 from rillet.store.owner_thread import redirect_to_null
 from rillet.store.transports.connected import AttachedTransport
