@@ -302,10 +302,12 @@ def test_without_permission_to_write() -> None:
             store.execute("SET", "k", "v")
         for path in [*folder.rglob("*"), folder]:
             path.chmod(0o555 if path.is_dir() else 0o444)
-        code = """import os, sys, rillet, rillet.store.store
-rillet.open().close()  # this user may not read the modules of the other
+        code = """import os, sys, rillet
+def read():
+    with rillet.open(sys.argv[1], readonly=True) as store: return store.execute("GET", "k")
+read()  # the other user may not read the modules of this one
 if os.geteuid() == 0: os.setuid(65534)
-with rillet.open(sys.argv[1], readonly=True) as store: print(store.execute("GET", "k"))"""
+print(read())"""
         source = str(Path(rillet.__file__).parent.parent)
         with _unchanged(folder):
             told = subprocess.run([sys.executable, "-c", code, str(folder)], capture_output=True, text=True, cwd=ROOT,
