@@ -9,9 +9,9 @@ Switches (environment):
   RILLET_ONLY=a,b              compile only these modules
   RILLET_C_DIR=folder          write the C files to this folder (default: build/c)
 
-A translator (tools/translator.py) for each core writes C, and the C compiler follows at once. A module is built again
-if its key has changed: the hash of its source, of the .pxd files that it reaches, and of the options. The keys are
-beside the C files.
+tools/declarations.py writes the .pxd files from the sources. A translator (tools/translator.py) for each core writes C,
+and the C compiler follows at once. A module is built again if its key has changed: the hash of its source, of the
+.pxd files that it reaches, and of the options. The keys are beside the C files.
 
 The build compiles all modules or none: compiled modules rely on the class layout of each other, so if one fails, the
 interpreted package is installed, from a wheel for all systems (py3-none-any). pip keeps the wheels that it builds from
@@ -43,7 +43,7 @@ from setuptools.command.build_py import build_py
 
 SRC = Path("src/rillet")
 C_DIR = Path(os.environ.get("RILLET_C_DIR", "build/c"))
-TRANSLATOR = Path("tools/translator.py")
+DECLARED = C_DIR / "declared"  # what Cython reads
 REQUIRE = os.environ.get("RILLET_REQUIRE_EXTENSIONS", "") not in ("", "0")
 DISABLE = os.environ.get("RILLET_DISABLE_EXTENSIONS", "") not in ("", "0")
 ONLY = [name for name in os.environ.get("RILLET_ONLY", "").split(",") if name]
@@ -176,6 +176,7 @@ class BuildExtensions(build_ext):  # type: ignore[misc]
 
     def _build(self) -> None:
         """Build the modules whose keys have changed, the largest first."""
+        subprocess.run([sys.executable, "-m", "tools.declarations", str(DECLARED)], check=True)
         keys = {extension.name: _key(extension) for extension in self.extensions}
         due = [extension for extension in self.extensions if self._is_due(extension, keys[extension.name])]
         if not due:
@@ -237,7 +238,7 @@ class Translator:
     """A process that translates modules to C, one after the other."""
 
     def __enter__(self) -> Translator:
-        command = [sys.executable, str(TRANSLATOR)]
+        command = [sys.executable, "-m", "tools.translator", str(DECLARED)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         return self
 
@@ -297,15 +298,14 @@ def _weight(extension: Extension) -> int:
 def _key(extension: Extension) -> str:
     """Return the hash of all that a module is built from."""
     job = _job(extension)
-    parts = [metadata.version("cython"), sys.version, TRANSLATOR.read_text(), json.dumps(job)]
+    parts = [metadata.version("cython"), sys.version, Path("tools/translator.py").read_text(), json.dumps(job)]
     parts += extension.extra_compile_args
     parts += [os.environ.get(name, "") for name in ("CC", "CFLAGS", "LDFLAGS")]
     hashed = hashlib.sha256("\0".join(parts).encode())
     if "source" in job:
-        source = Path(job["source"])
-        hashed.update(source.read_bytes())
-        for pxd in sorted(_reached(source) | _reached(source.with_suffix(".pxd"))):
-            hashed.update(pxd.read_bytes())
+        source = DECLARED / job["source"]
+        for path in (source, *sorted(_reached(source) | _reached(DECLARED / f"{extension.name}.pxd"))):
+            hashed.update(path.read_bytes())
     return hashed.hexdigest()
 
 
@@ -321,7 +321,7 @@ def _reached(path: Path) -> frozenset[Path]:
         if path.suffix == ".pxd":
             found.add(path)
         text = path.read_text(encoding="utf-8")
-        waiting += [Path("src", *(a or b).split(".")).with_suffix(".pxd") for a, b in CIMPORT.findall(text)]
+        waiting += [DECLARED / f"{a or b}.pxd" for a, b in CIMPORT.findall(text)]
     return frozenset(found)
 
 

@@ -1,6 +1,6 @@
 """`cython` for typed modules: Cython's own module, or this one as a substitute if Cython is not installed.
 
-    from rillet._cython import cython
+    from rillet._cython import cython, public, readonly
 
 The byte-level modules are typed Python that Cython compiles in pure-Python mode; it resolves the names of `cython` then
 (tools/translator.py), and compiled code never uses this file. Cython is therefore needed only to build rillet. Of the
@@ -15,7 +15,7 @@ from __future__ import annotations
 import builtins
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     import cython
@@ -26,6 +26,10 @@ else:
         cython = sys.modules[__name__]
 
 _T = TypeVar("_T")
+
+# Python sees an attribute of a compiled class if its annotation is one of these (tools/declarations.py).
+public: TypeAlias = Annotated[_T, "public"]
+readonly: TypeAlias = Annotated[_T, "readonly"]
 
 compiled = False
 
@@ -80,4 +84,4 @@ def likely(condition: _T) -> _T:
 unlikely = likely
 
 
-__all__ = ["cython"]
+__all__ = ["cython", "public", "readonly"]

@@ -58,7 +58,9 @@ def copied(copy: Path) -> Path:
     pytest.importorskip("setuptools")
     shutil.copytree(ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     (copy / "tools").mkdir()
-    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "MANIFEST.in", "tools/translator.py"):
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "MANIFEST.in"):
+        shutil.copy(ROOT / name, copy / name)
+    for name in ("tools/declarations.py", "tools/translator.py"):
         shutil.copy(ROOT / name, copy / name)
     return copy
 
@@ -147,7 +149,8 @@ def test_a_module_that_does_not_compile_takes_all_of_them_back(compiled: tuple[P
     """Compiled modules lay out each other's classes, so half a build would not even import."""
     sources = tmp_path / "sources"
     shutil.copytree(compiled[0], sources)
-    (sources / "src" / "rillet" / "structs" / "lzf.pxd").write_text("cdef class Nowhere(Missing): pass\n")
+    with (sources / "src" / "rillet" / "structs" / "lzf.py").open("a") as source:
+        source.write("\n\n@cython.cclass\nclass Nowhere(Missing): ...\n")
     done = built(sources, RILLET_ONLY=f"{MODULE},structs/lzf")
     assert done.returncode == 0, done.stdout
     assert done.stdout.count(NOTICE) == 1

@@ -43,9 +43,10 @@ import struct
 import sys
 from typing import Any
 
-from rillet._cython import cython
-from rillet.columns.value_parsing import ValueParser, exactly
+from rillet._cython import cython, public
+from rillet.columns.value_parsing import ValueParser, check, exactly
 from rillet.errors import RilletError
+from rillet.protocol.reply_writer import put_digits
 
 if cython.compiled:
     from cython.cimports.cpython.bytearray import (  # type: ignore[import-not-found, unused-ignore]
@@ -53,9 +54,6 @@ if cython.compiled:
         PyByteArray_GET_SIZE,
     )
     from cython.cimports.libc.string import memcpy  # type: ignore[import-not-found, unused-ignore]
-else:  # the compiled module gets these C functions from its .pxd file
-    from rillet.columns.value_parsing import check
-    from rillet.protocol.reply_writer import put_digits
 
 COMPILED: bool = cython.compiled
 (
@@ -380,29 +378,29 @@ class Column:
         "number", "parser", "next", "label", "precision", "scale", "bound", "read", "objects", "strict", "bad",
         "upper", "upper_text", "upper_size",
     )  # fmt: skip
-    name: bytes
-    source: cython.int
-    kind: cython.int
-    width: cython.Py_ssize_t
-    length: cython.Py_ssize_t
-    nulls: cython.Py_ssize_t
-    data: bytearray
-    used: cython.Py_ssize_t
-    offsets: bytearray
-    valid: bytearray
-    start: cython.Py_ssize_t
-    size: cython.Py_ssize_t
-    number: cython.longlong
-    parser: ValueParser
-    next: Column  # the batch's next column
-    label: str  # Spark's name of the column type
-    precision: cython.int
-    scale: cython.int
-    bound: Any  # 10^precision: absolute values of a decimal column are smaller
-    read: Any  # in a JSON column, the function that parses a text
-    objects: list[Any]
-    strict: cython.bint  # a string that is not UTF-8 becomes null instead of being repaired
-    bad: cython.Py_ssize_t  # size of a malformed value (NUMBER: an integer); ABSENT: not malformed
+    name: public[bytes]
+    source: public[cython.int]
+    kind: public[cython.int]
+    width: public[cython.Py_ssize_t]
+    length: public[cython.Py_ssize_t]
+    nulls: public[cython.Py_ssize_t]
+    data: public[bytearray]
+    used: public[cython.Py_ssize_t]
+    offsets: public[bytearray]
+    valid: public[bytearray]
+    start: public[cython.Py_ssize_t]
+    size: public[cython.Py_ssize_t]
+    number: public[cython.longlong]
+    parser: public[ValueParser]
+    next: public[Column]  # the batch's next column
+    label: public[str]  # Spark's name of the column type
+    precision: public[cython.int]
+    scale: public[cython.int]
+    bound: public[Any]  # 10^precision: absolute values of a decimal column are smaller
+    read: public[Any]  # in a JSON column, the function that parses a text
+    objects: public[list[Any]]
+    strict: public[cython.bint]  # a string that is not UTF-8 becomes null instead of being repaired
+    bad: public[cython.Py_ssize_t]  # size of a malformed value (NUMBER: an integer); ABSENT: not malformed
     upper: cython.ulonglong  # milliseconds of the last ID, divided by 10000; 0 before the first ID
     upper_text: bytearray
     upper_size: cython.Py_ssize_t

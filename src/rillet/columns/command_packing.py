@@ -23,15 +23,14 @@ microseconds for a row of five short values.
 
 from __future__ import annotations
 
-from rillet._cython import cython
+from rillet._cython import cython, public
+from rillet.columns.column import start_of
 from rillet.columns.row_packing import Packer, StringArrays
+from rillet.protocol.reply_writer import put_header
 
 if cython.compiled:
     from cython.cimports.cpython.bytes import PyBytes_AS_STRING  # type: ignore[import-not-found, unused-ignore]
     from cython.cimports.libc.string import memcpy  # type: ignore[import-not-found, unused-ignore]
-else:  # the compiled module gets these C functions from its .pxd file
-    from rillet.columns.column import start_of
-    from rillet.protocol.reply_writer import put_header
 
 COMPILED: bool = cython.compiled
 _FRAME = cython.declare(cython.Py_ssize_t, 32)  # the maximum overhead of a text: $, 20 digits, CRLF, CRLF
@@ -82,14 +81,14 @@ class CommandForm:
     """One command for each row: the literals around the columns, and the fields that follow."""
 
     __slots__ = ("literals", "places", "words", "pairs", "nulls", "of_map", "only_null", "bulk")
-    literals: list[bytes]  # packed words before the first column, between the columns, and after the last column
-    places: list[int]
-    words: cython.Py_ssize_t
-    pairs: list[int]
-    nulls: list[int]
-    of_map: cython.bint
-    only_null: cython.Py_ssize_t
-    bulk: cython.bint
+    literals: public[list[bytes]]  # packed words before, between and after the columns
+    places: public[list[int]]
+    words: public[cython.Py_ssize_t]
+    pairs: public[list[int]]
+    nulls: public[list[int]]
+    of_map: public[cython.bint]
+    only_null: public[cython.Py_ssize_t]
+    bulk: public[cython.bint]
 
     def __init__(
         self, words: list[bytes | int], pairs: list[int] | None = None, nulls: list[int] | None = None,
@@ -117,7 +116,7 @@ class CommandPacker(Packer):
     """Packs rows as commands into `buf`; counts bytes (`used`), `commands` and the `lines` of their replies."""
 
     __slots__ = ("forms", "columns")
-    forms: list[CommandForm]
+    forms: public[list[CommandForm]]
     columns: list[StringArrays]
 
     def __init__(self, forms: list[CommandForm]) -> None:

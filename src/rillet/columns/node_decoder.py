@@ -32,20 +32,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from rillet._cython import cython
+from rillet._cython import cython, public, readonly
 from rillet.columns.column import Column
 from rillet.columns.row_builder import RowBuilder, Shape, Slot
 from rillet.errors import Corrupt
-from rillet.structs.listpack import Listpack
+from rillet.structs.listpack import Listpack, is_int64, parse_int64
 from rillet.structs.rax_iterator import RaxIterator
+from rillet.types.stream.id import encode_key, key_ms, key_seq, less, undelta
 from rillet.types.stream.iterator import StreamNodes
+from rillet.types.stream.node import validate_node
 
 if cython.compiled:
     from cython.cimports.libc.string import memcmp  # type: ignore[import-not-found, unused-ignore]
-else:  # the compiled module gets these C functions from its .pxd file
-    from rillet.structs.listpack import is_int64, parse_int64
-    from rillet.types.stream.id import encode_key, key_ms, key_seq, less, undelta
-    from rillet.types.stream.node import validate_node
 
 FULL, DONE = 1, 2
 _HEADER = cython.declare(cython.Py_ssize_t, 6)
@@ -119,17 +117,17 @@ class NodeReader:
         "rows", "max_rows", "max_bytes", "after_ms", "after_seq", "end_ms", "end_seq", "last_ms", "last_seq", "over",
         "entries", "buf", "pos", "stop", "master_ms", "master_seq", "shape", "names", "start", "size", "number", "next",
     )  # fmt: skip
-    rows: RowBuilder
-    max_rows: cython.Py_ssize_t
-    max_bytes: cython.Py_ssize_t
+    rows: public[RowBuilder]
+    max_rows: public[cython.Py_ssize_t]
+    max_bytes: public[cython.Py_ssize_t]
     after_ms: cython.ulonglong
     after_seq: cython.ulonglong
     end_ms: cython.ulonglong
     end_seq: cython.ulonglong
-    last_ms: cython.ulonglong
-    last_seq: cython.ulonglong
-    entries: cython.Py_ssize_t  # the number of decoded entries
-    over: cython.bint
+    last_ms: readonly[cython.ulonglong]
+    last_seq: readonly[cython.ulonglong]
+    entries: readonly[cython.Py_ssize_t]  # the number of decoded entries
+    over: readonly[cython.bint]
     buf: bytearray
     pos: cython.Py_ssize_t
     stop: cython.Py_ssize_t  # the position of the node's final 0xFF
@@ -487,7 +485,7 @@ class NodeDecoder:
     """Decodes the entries of an in-process stream with IDs above `after`, up to `last`, into the builder `rows`."""
 
     __slots__ = ("reader", "nodes", "busy")
-    reader: NodeReader
+    reader: readonly[NodeReader]
     nodes: RaxIterator
     busy: cython.bint
 

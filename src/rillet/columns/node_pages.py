@@ -18,16 +18,13 @@ lines and lengths, the reader checks nodes. Cost: O(lines); a node of a hundred 
 
 from __future__ import annotations
 
-from rillet._cython import cython
+from rillet._cython import cython, public, readonly
 from rillet.columns.node_decoder import NodeReader
 from rillet.columns.receive_buffer import ReceiveBuffer
 from rillet.columns.resp_decoder import ReplyFailed
 from rillet.errors import Corrupt, ProtocolError
-from rillet.types.stream.id import StreamID
-
-if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.structs.memory import copy_out
-    from rillet.types.stream.id import key_ms, key_seq
+from rillet.structs.memory import copy_out
+from rillet.types.stream.id import StreamID, key_ms, key_seq
 
 MORE, FULL, DONE, ANSWER = range(4)
 _MAX_LENGTH = cython.declare(cython.Py_ssize_t, 1 << 32)
@@ -41,12 +38,12 @@ class NodePages(ReceiveBuffer):
     """Decodes replies to RILLET.XNODES into the rows of a NodeReader."""
 
     __slots__ = ("reader", "after", "left", "busy", "go_on", "first", "parsed")
-    reader: NodeReader
+    reader: public[NodeReader]
     after: cython.Py_ssize_t
     left: cython.Py_ssize_t  # number of undecoded elements of the reply; -1: no reply has begun
     busy: cython.bint
-    go_on: StreamID | None
-    first: StreamID | None
+    go_on: readonly[StreamID | None]
+    first: readonly[StreamID | None]
     parsed: StreamID | None  # the ID that _identifier read
 
     def __init__(self, reader: NodeReader) -> None:

@@ -16,7 +16,7 @@ address.
 
 from __future__ import annotations
 
-from rillet._cython import cython
+from rillet._cython import cython, public
 from rillet.protocol.reply_writer import ReplyWriter
 
 
@@ -25,9 +25,9 @@ class ReceiveBuffer:
     """A buffer that a connection receives into and a decoder reads from."""
 
     __slots__ = ("buf", "pos", "end")
-    buf: bytearray
-    pos: cython.Py_ssize_t
-    end: cython.Py_ssize_t
+    buf: public[bytearray]
+    pos: public[cython.Py_ssize_t]
+    end: public[cython.Py_ssize_t]
 
     def __init__(self, size: int) -> None:
         self.buf = bytearray(size)

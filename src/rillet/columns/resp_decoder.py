@@ -41,16 +41,15 @@ for line ends (a length gives the position of the next line).
 
 from __future__ import annotations
 
-from rillet._cython import cython
+from rillet._cython import cython, public, readonly
 from rillet.columns.receive_buffer import ReceiveBuffer
 from rillet.columns.row_builder import RowBuilder, Shape, Slot
+from rillet.columns.value_parsing import eight_digits
 from rillet.errors import ProtocolError, RilletError
 
 if cython.compiled:
     from cython.cimports.cpython.bytes import PyBytes_AS_STRING  # type: ignore[import-not-found, unused-ignore]
     from cython.cimports.libc.string import memcmp, memcpy  # type: ignore[import-not-found, unused-ignore]
-else:
-    from rillet.columns.value_parsing import eight_digits  # the compiled module gets this C function from its .pxd file
 
 MORE, FULL, DONE, BEGUN = range(4)
 _INCOMPLETE = cython.declare(cython.Py_ssize_t, -2)
@@ -99,25 +98,25 @@ class RangeDecoder(ReceiveBuffer):
         "rows", "after", "left", "entries", "last_ms", "last_seq", "max_rows", "max_bytes", "ms", "seq", "missing",
         "recent", "fields", "begin_ms", "begin_seq", "most", "extra", "met", "skipped",
     )  # fmt: skip
-    rows: RowBuilder
+    rows: public[RowBuilder]
     after: cython.Py_ssize_t
-    left: cython.Py_ssize_t
-    entries: cython.Py_ssize_t
-    last_ms: cython.ulonglong
-    last_seq: cython.ulonglong
-    max_rows: cython.Py_ssize_t
-    max_bytes: cython.Py_ssize_t
+    left: public[cython.Py_ssize_t]
+    entries: public[cython.Py_ssize_t]
+    last_ms: public[cython.ulonglong]
+    last_seq: public[cython.ulonglong]
+    max_rows: public[cython.Py_ssize_t]
+    max_bytes: public[cython.Py_ssize_t]
     ms: cython.ulonglong
     seq: cython.ulonglong
-    missing: cython.Py_ssize_t  # number of deleted entries (null fields) in the reply
+    missing: public[cython.Py_ssize_t]  # number of deleted entries (null fields) in the reply
     recent: list[Shape]  # the shapes of the last entries, newest first
     fields: cython.Py_ssize_t  # number of fields of the last decoded entry
     begin_ms: cython.ulonglong  # the ID of the expected first entry
     begin_seq: cython.ulonglong
     most: cython.Py_ssize_t  # decode at most this many entries after the expected one; 0: none is expected; -1: skip
-    extra: cython.Py_ssize_t  # number of entries to skip at the reply's end
-    met: cython.bint
-    skipped: cython.Py_ssize_t  # number of entries of the last reply that `skip` has skipped
+    extra: readonly[cython.Py_ssize_t]  # number of entries to skip at the reply's end
+    met: readonly[cython.bint]
+    skipped: readonly[cython.Py_ssize_t]  # number of entries of the last reply that `skip` has skipped
 
     def __init__(self, rows: RowBuilder, max_rows: int = 16384, max_bytes: int = 32 << 20) -> None:
         """Create a decoder. A batch is full after max_rows entries or max_bytes bytes of the reply."""

@@ -52,15 +52,21 @@ from __future__ import annotations
 
 import json
 
-from rillet._cython import cython
-from rillet.columns.column import BINARY, INT, LONG, STRING, TIMESTAMP, Column
+from rillet._cython import cython, public, readonly
+from rillet.columns.column import (
+    BINARY,
+    INT,
+    LONG,
+    STRING,
+    TIMESTAMP,
+    Column,
+    put_int32,
+)
 from rillet.columns.value_parsing import ValueParser
 from rillet.errors import RilletError
 
 if cython.compiled:
     from cython.cimports.libc.string import memcmp  # type: ignore[import-not-found, unused-ignore]
-else:
-    from rillet.columns.column import put_int32  # the compiled module gets this C function from its .pxd file
 
 FIELD, STREAM, ID, ID_MS, ID_SEQ, ID_TIME, MAP, CORRUPT = range(8)
 _FIELD = cython.declare(cython.int, 0)
@@ -127,11 +133,11 @@ class Slot:
     """One field of a shape: the constant bytes before its value in a reply, and the value's column."""
 
     __slots__ = ("name", "owner", "literal", "size", "next")
-    name: bytes
-    owner: Column  # the column of this field; None if the batch has none
-    literal: bytes  # the reply's bytes from the end of the previous value (or ID) to the $ of this value's length
-    size: cython.Py_ssize_t  # length of `literal` in bytes
-    next: Slot
+    name: readonly[bytes]
+    owner: readonly[Column]  # the column of this field; None if the batch has none
+    literal: readonly[bytes]  # the reply's bytes between the previous value (or ID) and this value's length
+    size: readonly[cython.Py_ssize_t]  # length of `literal` in bytes
+    next: public[Slot]
 
     def __init__(self, name: bytes, owner: Column | None, literal: bytes) -> None:
         self.name = name
@@ -147,11 +153,11 @@ class Shape:
     """An entry's field names in order, looked up once for all entries that have the same names."""
 
     __slots__ = ("first", "count", "unique", "texts", "ends")
-    first: Slot
-    count: cython.Py_ssize_t
-    unique: cython.bint  # the names contain no duplicates, so they can be keys of a Spark map
-    texts: bytes  # all names, concatenated as the keys of a map column
-    ends: bytearray  # end offset of each name in `texts`, as int32
+    first: readonly[Slot]
+    count: readonly[cython.Py_ssize_t]
+    unique: readonly[cython.bint]  # the names contain no duplicates, so they can be keys of a Spark map
+    texts: readonly[bytes]  # all names, concatenated as the keys of a map column
+    ends: readonly[bytearray]  # end offset of each name in `texts`, as int32
 
     def __init__(self, names: list[bytes], wanted: dict[bytes, Column]) -> None:
         keys = [name.decode("utf-8", "replace").encode() for name in names]
@@ -184,36 +190,36 @@ class RowBuilder:
         "keys_mark", "keys_used", "items_used", "map_ends", "owner", "key", "length", "ms", "seq", "nbytes", "parser",
         "shapes", "shape", "id_start", "id_size", "mode", "corrupt", "discovers", "noun", "before",
     )  # fmt: skip
-    columns: list[Column]
-    first: Column
-    wanted: dict[bytes, Column]
-    pattern: list[bytes]
-    owners: list[Column | None]
-    position: cython.Py_ssize_t
-    changed: cython.bint
-    unique: cython.bint
-    keys: Column
-    items: Column
-    keys_mark: cython.Py_ssize_t
-    keys_used: cython.Py_ssize_t
-    items_used: cython.Py_ssize_t
-    map_ends: Column
+    columns: public[list[Column]]
+    first: public[Column]
+    wanted: public[dict[bytes, Column]]
+    pattern: public[list[bytes]]
+    owners: public[list[Column | None]]
+    position: public[cython.Py_ssize_t]
+    changed: public[cython.bint]
+    unique: public[cython.bint]
+    keys: public[Column]
+    items: public[Column]
+    keys_mark: public[cython.Py_ssize_t]
+    keys_used: public[cython.Py_ssize_t]
+    items_used: public[cython.Py_ssize_t]
+    map_ends: public[Column]
     owner: Column
-    key: bytes
-    length: cython.Py_ssize_t
-    ms: cython.ulonglong
-    seq: cython.ulonglong
-    nbytes: cython.Py_ssize_t
-    parser: ValueParser
-    shapes: dict[tuple[bytes, ...], Shape]
+    key: public[bytes]
+    length: public[cython.Py_ssize_t]
+    ms: public[cython.ulonglong]
+    seq: public[cython.ulonglong]
+    nbytes: public[cython.Py_ssize_t]
+    parser: public[ValueParser]
+    shapes: public[dict[tuple[bytes, ...], Shape]]
     shape: Shape  # the current entry's shape; None if the decoder passes its names one by one
     id_start: cython.Py_ssize_t
     id_size: cython.Py_ssize_t  # length of the ID's text in the entry's buffer; ABSENT: there is no text
-    mode: cython.int
-    corrupt: Column  # the column that shows malformed entries as JSON; or None
-    discovers: cython.bint  # whether a field without a column gets a new string column
-    noun: str  # the type of the keys for messages, if they are not streams; each key is then one row or several
-    before: bytes  # the prefix that `key` lacks, for messages
+    mode: readonly[cython.int]
+    corrupt: readonly[Column]  # the column that shows malformed entries as JSON; or None
+    discovers: public[cython.bint]  # whether a field without a column gets a new string column
+    noun: public[str]  # the type of the keys for messages, if they are not streams; each key is then one row or several
+    before: public[bytes]  # the prefix that `key` lacks, for messages
 
     def __init__(self, key: bytes, mode: int = PERMISSIVE) -> None:
         """Create a builder without columns; `key` is the value of the `stream` column."""

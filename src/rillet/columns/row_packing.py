@@ -19,15 +19,14 @@ from __future__ import annotations
 import struct
 import sys
 
-from rillet._cython import cython
+from rillet._cython import cython, readonly
+from rillet.columns.column import start_of
 from rillet.columns.value_formatting import ValueFormatter
+from rillet.protocol.reply_writer import put_header
 
 if cython.compiled:
     from cython.cimports.cpython.bytes import PyBytes_AS_STRING  # type: ignore[import-not-found, unused-ignore]
     from cython.cimports.libc.string import memcpy  # type: ignore[import-not-found, unused-ignore]
-else:  # the compiled module gets these C functions from its .pxd file
-    from rillet.columns.column import start_of
-    from rillet.protocol.reply_writer import put_header
 
 (
     TEXT, BOOLEAN, INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64, FLOAT, DOUBLE, DAY, SECONDS, MILLISECONDS,
@@ -226,13 +225,15 @@ class Packer:
 
     __slots__ = ("buf", "used", "commands", "lines", "ends", "names", "values", "base", "_first", "_last")
     buf: bytearray
-    used: cython.Py_ssize_t
-    commands: cython.Py_ssize_t
-    lines: cython.Py_ssize_t
+    used: readonly[cython.Py_ssize_t]
+    commands: readonly[cython.Py_ssize_t]
+    lines: readonly[cython.Py_ssize_t]
     ends: bytes
     names: StringArrays
     values: StringArrays
     base: cython.Py_ssize_t
+    _first: cython.Py_ssize_t
+    _last: cython.Py_ssize_t
 
     def __init__(self) -> None:
         self.buf = bytearray(1 << 16)

@@ -32,7 +32,7 @@ hash to hash.
 
 from __future__ import annotations
 
-from rillet._cython import cython
+from rillet._cython import cython, public, readonly
 from rillet.columns.column import Column
 from rillet.columns.receive_buffer import ReceiveBuffer
 from rillet.columns.row_builder import RowBuilder
@@ -63,11 +63,12 @@ class ReplyPart:
     """The reply to one of the commands that are sent for each key, and the columns of its values."""
 
     __slots__ = ("kind", "columns", "required", "lenient", "positive")
-    kind: cython.int
-    columns: list[Column | None]  # ITEMS: index, element. SCORED: member, score. INDEXED: index, value. BITS: offset
-    required: cython.bint  # whether a key without this reply's values has no row
-    lenient: cython.bint  # whether an error reply is a null
-    positive: cython.bint  # whether a negative integer is a null
+    kind: public[cython.int]
+    # ITEMS: index, element. SCORED: member, score. INDEXED: index, value. BITS: offset
+    columns: public[list[Column | None]]
+    required: public[cython.bint]  # whether a key without this reply's values has no row
+    lenient: public[cython.bint]  # whether an error reply is a null
+    positive: public[cython.bint]  # whether a negative integer is a null
 
     def __init__(
         self, kind: int, columns: list[Column | None], required: bool = False, lenient: bool = False,
@@ -90,18 +91,18 @@ class TableDecoder(ReceiveBuffer):
         "begun", "after", "number", "start", "size", "text_start", "text_size", "present", "index", "index_start",
         "index_size",
     )  # fmt: skip
-    rows: RowBuilder
-    parts: list[ReplyPart]
-    keys: list[bytes]
-    at: cython.Py_ssize_t
-    prefix: cython.Py_ssize_t  # bytes at the start of each key that its column omits
-    keeps: cython.bint
+    rows: public[RowBuilder]
+    parts: public[list[ReplyPart]]
+    keys: public[list[bytes]]
+    at: readonly[cython.Py_ssize_t]
+    prefix: public[cython.Py_ssize_t]  # bytes at the start of each key that its column omits
+    keeps: public[cython.bint]
     first: cython.Py_ssize_t  # the index of the first element of ITEMS
-    absent: list[bytes]
-    failed: list[tuple[bytes, str]]
-    max_rows: cython.Py_ssize_t
-    max_bytes: cython.Py_ssize_t
-    left: cython.Py_ssize_t  # elements of the current ITEMS or SCORED reply that are not decoded; -1 before its header
+    absent: public[list[bytes]]
+    failed: public[list[tuple[bytes, str]]]
+    max_rows: public[cython.Py_ssize_t]
+    max_bytes: public[cython.Py_ssize_t]
+    left: readonly[cython.Py_ssize_t]  # elements of an ITEMS or SCORED reply that are not decoded; -1 before its header
     begun: cython.Py_ssize_t  # number of rows at the start of the current key
     after: cython.Py_ssize_t
     number: cython.longlong

@@ -38,6 +38,7 @@ import sys
 from functools import lru_cache
 
 from rillet._cython import cython
+from rillet.protocol.reply_writer import put_digits
 
 if cython.compiled:
     from cython.cimports.cpython.bytearray import (  # type: ignore[import-not-found, unused-ignore]
@@ -45,8 +46,6 @@ if cython.compiled:
     )
     from cython.cimports.cpython.bytes import PyBytes_AS_STRING  # type: ignore[import-not-found, unused-ignore]
     from cython.cimports.libc.string import memcpy  # type: ignore[import-not-found, unused-ignore]
-else:  # the compiled module gets this C function from its .pxd file
-    from rillet.protocol.reply_writer import put_digits
 
 LEAST_POWER = -292
 MOST_POWER = 324

@@ -40,7 +40,7 @@ import re
 import sys
 from decimal import ROUND_HALF_UP, Context, Decimal, DecimalException
 
-from rillet._cython import cython
+from rillet._cython import cython, public
 
 if cython.compiled:
     from cython.cimports.libc.string import memcpy  # type: ignore[import-not-found, unused-ignore]
@@ -161,11 +161,11 @@ class ValueParser:
     """Parses one text at a time and stores the result in `number` or `real`."""
 
     __slots__ = ("number", "real", "stop", "bad", "zeros")
-    number: cython.longlong
-    real: cython.double
-    zeros: cython.Py_ssize_t  # result of read_fixed: multiply `number` by 10^zeros
-    bad: cython.bint  # the current entry has a malformed value
-    stop: cython.Py_ssize_t  # the end of the text without trailing blanks, or of the part parsed so far
+    number: public[cython.longlong]
+    real: public[cython.double]
+    bad: public[cython.bint]  # the current entry has a malformed value
+    zeros: public[cython.Py_ssize_t]  # result of read_fixed: multiply `number` by 10^zeros
+    stop: public[cython.Py_ssize_t]  # the end of the text without trailing blanks, or of the part parsed so far
 
     def __init__(self) -> None:
         self.number = 0

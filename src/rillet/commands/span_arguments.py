@@ -6,9 +6,7 @@ from rillet._cython import cython
 from rillet.commands.arguments import NOT_AN_INTEGER
 from rillet.errors import CommandError
 from rillet.structs.argument_spans import ArgumentSpans
-
-if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.structs.listpack import is_int64, parse_digits
+from rillet.structs.listpack import is_int64, parse_digits
 
 _SMALLEST = cython.declare(cython.longlong, -(2**63))
 

@@ -7,22 +7,18 @@ the records and members that follow into the processor's caches ahead of time.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from rillet._cython import cython
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.structs.dict import Dict
+from rillet.structs.dict_table import u64
 from rillet.structs.float_text import reply_text
 from rillet.structs.listpack import Listpack
 from rillet.structs.skiplist import Skiplist
 from rillet.types.packed_zset import score_at
 from rillet.types.zset import Zset
 
-if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.structs.dict_table import u64
-
-if TYPE_CHECKING:  # a C function, which the .pxd declares for the compiled module
-    rillet_prefetch: Any
+if cython.compiled:
+    from cython.cimports.rillet._extern import rillet_prefetch
 
 _FREE_MARK = cython.declare(cython.ulonglong, (1 << 64) - 1)
 _EXACT = cython.declare(cython.double, 1e15)  # integers below this have the same text in all formats
@@ -134,8 +130,8 @@ def write_range(
     while True:
         if cython.compiled:
             if i + 16 * step >= 0 and i + 16 * step < length:
-                rillet_prefetch(table._record(skiplist.entry_of(x, i + 16 * step)))  # noqa: F821
-                rillet_prefetch(table._item(skiplist.entry_of(x, i + 8 * step)))  # noqa: F821
+                rillet_prefetch(table._record(skiplist.entry_of(x, i + 16 * step)))
+                rillet_prefetch(table._item(skiplist.entry_of(x, i + 8 * step)))
         if nested:
             out.array(2)
         _write_key(out, table, skiplist.entry_of(x, i))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 
-from rillet._cython import cython
+from rillet._cython import cython, public
 from rillet.real_time import monotonic_ns
 
 if cython.compiled:
@@ -22,9 +22,12 @@ if cython.compiled:
         clock_gettime,
         timespec,
     )
+    from cython.cimports.rillet._extern import PyCFunction_Check, PyCFunction_GetFunction
 
-    if PyCFunction_Check(time.time_ns):  # type: ignore[name-defined] # noqa: F821
-        _genuine = PyCFunction_GetFunction(time.time_ns)  # type: ignore[name-defined] # noqa: F821
+    # The C function behind time.time_ns when this module was imported.
+    _genuine = cython.declare(cython.p_void, cython.NULL)
+    if PyCFunction_Check(time.time_ns):
+        _genuine = PyCFunction_GetFunction(time.time_ns)
 
 
 @cython.cfunc
@@ -33,8 +36,8 @@ def _is_genuine() -> cython.bint:
     """Return whether no test has replaced Python's clock; compiled only."""
     if cython.compiled:
         function = time.time_ns
-        if PyCFunction_Check(function):  # type: ignore[name-defined] # noqa: F821
-            return PyCFunction_GetFunction(function) == _genuine  # type: ignore[name-defined] # noqa: F821
+        if PyCFunction_Check(function):
+            return PyCFunction_GetFunction(function) == _genuine
     return False
 
 
@@ -85,7 +88,7 @@ class Clock:
 class ManualClock(Clock):
     """A clock that moves only when it is advanced; for tests and replay."""
 
-    us: cython.longlong
+    us: public[cython.longlong]
 
     def __init__(self, ms: int = 0) -> None:
         self.us = ms * 1000

@@ -39,16 +39,16 @@ not the order of insertion.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rillet._cython import cython
+from rillet._cython import cython, public, readonly
 from rillet.keyspace.clock import Clock
 from rillet.keyspace.lru import AccessClock
 from rillet.keyspace.memory_usage import Ledger
 from rillet.keyspace.rest_buffer import RestBuffer
 from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.dict import Dict
-from rillet.structs.dict_table import GrowthGate
+from rillet.structs.dict_table import GrowthGate, hash_bytes
 from rillet.structs.due_times import DueTimes
 from rillet.types.at_rest import LAST_STRING, LIMIT, awaken, to_rest, type_at_rest
 from rillet.types.compat import EMBEDS_UP_TO_128
@@ -57,11 +57,9 @@ from rillet.types.module import ModuleValue
 from rillet.types.stream.stream import Stream
 from rillet.types.string import RAW, String, fits, new_string
 
-if not cython.compiled:  # the compiled module gets this C function from its .pxd file
-    from rillet.structs.dict_table import hash_bytes
+if cython.compiled:
+    from cython.cimports.libc.string import memcpy
 
-if TYPE_CHECKING:  # a C function, which the .pxd declares for the compiled module
-    memcpy: Any
 
 # A value of Database.notify_before: no key is given an expiry before this time.
 NEVER_DUE = -(2**63)
@@ -109,9 +107,9 @@ class Watcher:
     """
 
     __slots__ = ("dirty", "keys", "stale")
-    dirty: cython.bint
-    keys: list[tuple[Any, bytes]]
-    stale: set[tuple[Any, bytes]] | None
+    dirty: public[cython.bint]
+    keys: public[list[tuple[Any, bytes]]]
+    stale: public[set[tuple[Any, bytes]] | None]
 
     def __init__(self) -> None:
         self.dirty = False
@@ -130,7 +128,7 @@ class KeyObserver:
     """Receives the changes of keys (runtime/tracking.py). writer: the session that changes keys now."""
 
     __slots__ = ("writer",)
-    writer: Any
+    writer: public[Any]
 
     @cython.cfunc
     def invalidate(self, key: bytes, writer: object) -> cython.bint:
@@ -156,15 +154,42 @@ class Database:
         "awake_limit", "_first_awake", "_rested", "buffer", "created", "ledger", "embeds_expiry",
         "tracking", "notifies",
     )  # fmt: skip
-    keys: Dict
-    expires: Dict
-    blocking_keys: dict[bytes, Any]
-    ready_keys: dict[bytes, None]
-    watched_keys: dict[bytes, Any]
-    idmp_keys: dict[bytes, None]
-    subexpires: DueTimes
-    awake: list[bytes | None]
-    created: list[bytes]
+    index: readonly[cython.long]
+    clock: public[Clock]
+    access: public[AccessClock]
+    ledger: public[Ledger]
+    buffer: public[RestBuffer]
+    keys: public[Dict]
+    expires: public[Dict]
+    blocking_keys: public[dict[bytes, Any]]
+    ready_keys: public[dict[bytes, None]]
+    watched_keys: public[dict[bytes, Any]]
+    idmp_keys: public[dict[bytes, None]]
+    subexpires: public[DueTimes]
+    on_expired: public[Callable[[Any, bytes], None] | None]
+    on_expiry: public[Callable[[], object] | None]
+    notify_before: public[cython.longlong]
+    on_ready: public[Callable[[Any], None] | None]
+    on_missed: public[Callable[[Any, bytes], None] | None]
+    on_new: public[Callable[[Any, bytes], None] | None]
+    on_overwritten: public[Callable[[Any, bytes, object, object], None] | None]
+    on_unlinked: public[Callable[[Any, bytes, Any], None] | None]
+    tracking: public[KeyObserver | None]
+    notifies: public[cython.bint]
+    may_expire: public[Callable[[], bool] | None]
+    may_delete: public[Callable[[], bool] | None]
+    lazy: public[Any]
+    lazy_server_del: public[cython.bint]
+    embeds_expiry: public[cython.bint]
+    hits: public[cython.longlong]
+    misses: public[cython.longlong]
+    expires_cursor: public[cython.ulonglong]
+    average_ttl: public[cython.longlong]
+    awake: public[list[bytes | None]]
+    created: public[list[bytes]]
+    awake_limit: public[cython.Py_ssize_t]
+    _first_awake: public[cython.Py_ssize_t]
+    _rested: public[cython.Py_ssize_t]
 
     def __init__(self, index: int, clock: Clock) -> None:
         self.index = index
@@ -182,26 +207,26 @@ class Database:
         self.watched_keys = {}
         self.idmp_keys = {}
         self.subexpires = DueTimes()
-        self.on_expired: Callable[[Any, bytes], None] | None = None
+        self.on_expired = None
         # Called once, without an argument, when a key gets an expiry before `notify_before` (ms since the epoch). The
         # call is inside a command, so it must be a function in C, during which no signal handler runs.
-        self.on_expiry: Callable[[], object] | None = None
+        self.on_expiry = None
         self.notify_before = NEVER_DUE
-        self.on_ready: Callable[[Any], None] | None = None
+        self.on_ready = None
         # Callbacks for notify-keyspace-events, None if disabled; the last one receives the old and the new value.
-        self.on_missed: Callable[[Any, bytes], None] | None = None
-        self.on_new: Callable[[Any, bytes], None] | None = None
-        self.on_overwritten: Callable[[Any, bytes, object, object], None] | None = None
+        self.on_missed = None
+        self.on_new = None
+        self.on_overwritten = None
         # Whether keyspace events are published (Engine.notify_events).
         self.notifies = False
         # The tracking of the engine (runtime/tracking.py) while a client may have cached a key, else None.
-        self.tracking: KeyObserver | None = None
+        self.tracking = None
         # Called with a key and its value of a module's type when the key is deleted or gets another value.
-        self.on_unlinked: Callable[[Any, bytes, Any], None] | None = None
-        self.may_expire: Callable[[], bool] | None = None
-        self.may_delete: Callable[[], bool] | None = None
+        self.on_unlinked = None
+        self.may_expire = None
+        self.may_delete = None
         # A keyspace.lazyfree.LazyFree, which frees large values in steps; None: all values are freed at once.
-        self.lazy: Any = None
+        self.lazy = None
         self.lazy_server_del = False
         # Valkey: whether a string is embstr depends on the expiry of the value that it replaces (types/string.py).
         self.embeds_expiry = False
@@ -685,7 +710,7 @@ class Database:
         packed: cython.p_uchar = self.buffer.rest
         if cython.compiled:
             packed[0] = form
-            memcpy(packed + 1, data, length)  # noqa: F821
+            memcpy(packed + 1, data, length)
         else:
             packed = bytes([form]) + data[:length]
         n: cython.Py_ssize_t = keys.add_hashed(at, size, packed, length + 1, h)

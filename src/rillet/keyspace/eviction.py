@@ -36,18 +36,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rillet._cython import cython
+from rillet._cython import cython, public, readonly
 from rillet.keyspace.clock import Clock
 from rillet.keyspace.database import Database
 from rillet.keyspace.lru import AccessClock
+from rillet.keyspace.memory_usage import dict_bytes
 from rillet.structs.dict import Dict
 from rillet.structs.dict_table import GrowthGate
 from rillet.structs.listpack import Listpack
+from rillet.types.stream.node import int_at
 from rillet.types.stream.stream import Stream
-
-if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.keyspace.memory_usage import dict_bytes
-    from rillet.types.stream.node import int_at
 
 OK, RUNNING, FAIL = 0, 1, 2
 """The results of `Eviction.run` (EVICT_OK, EVICT_RUNNING, EVICT_FAIL)."""
@@ -77,9 +75,9 @@ class Pool:
     """The candidates of a policy, by rising rank (evictionPoolEntry)."""
 
     __slots__ = ("idles", "indexes", "keys")
-    idles: list[Any]
-    keys: list[Any]
-    indexes: list[Any]
+    idles: readonly[list[Any]]
+    keys: readonly[list[Any]]
+    indexes: readonly[list[Any]]
 
     def __init__(self) -> None:
         self.idles = []
@@ -139,9 +137,31 @@ class Eviction(GrowthGate):
         "on_unfinished", "pool", "running", "samples", "time_limit", "timed", "trimmed_entries", "trims", "volatile",
         "_exceeded_since", "_exceeded_total", "_next", "_on_evicted", "_on_trimmed", "_picked_index", "_picked_key",
     )  # fmt: skip
-    databases: list[Any]
-    clock: Clock
-    access: AccessClock
+    databases: readonly[list[Any]]
+    clock: readonly[Clock]
+    access: readonly[AccessClock]
+    _on_evicted: Callable[[Database, bytes], None]
+    _on_trimmed: Callable[[Database, bytes, Stream], None]
+    limit: readonly[cython.Py_ssize_t]
+    kind: readonly[cython.int]
+    volatile: readonly[cython.bint]
+    samples: readonly[cython.Py_ssize_t]
+    time_limit: readonly[cython.longlong]
+    trims: readonly[cython.bint]
+    lazy: readonly[cython.bint]
+    buffers: public[cython.Py_ssize_t]
+    pool: readonly[Pool]
+    running: public[cython.bint]
+    timed: public[cython.bint]
+    deletion_ns: readonly[cython.longlong]
+    on_unfinished: public[Callable[[], object] | None]
+    evicted_keys: readonly[cython.longlong]
+    trimmed_entries: readonly[cython.longlong]
+    _exceeded_since: cython.longlong
+    _exceeded_total: cython.longlong
+    _next: cython.Py_ssize_t
+    _picked_index: cython.Py_ssize_t
+    _picked_key: bytes
 
     def __init__(
         self, databases: list[Any], clock: Clock, access: AccessClock,
@@ -162,7 +182,7 @@ class Eviction(GrowthGate):
         self.buffers = 0
         self.pool = Pool()
         self.running = False
-        self.on_unfinished: Callable[[], object] | None = None
+        self.on_unfinished = None
         self.evicted_keys = 0
         self.trimmed_entries = 0
         self.timed = False

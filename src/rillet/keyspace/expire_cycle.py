@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rillet._cython import cython
+from rillet._cython import cython, public, readonly
 from rillet.keyspace.clock import Clock
 from rillet.keyspace.database import Database
 from rillet.structs.dict import Dict
@@ -66,10 +66,31 @@ class ExpireCycle:
         "_left", "_next", "_sampled", "_share", "_spent", "_was_capped", "batches", "events", "fields", "names",
         "on_time", "rehashes",
     )  # fmt: skip
+    capped: readonly[cython.longlong]
+    batches: public[Callable[[Database, int, list[bytes]], None] | None]
+    fields: public[Callable[[Database, bytes, int], None] | None]
+    events: public[cython.bint]
+    names: public[cython.bint]
+    on_time: public[cython.bint]
+    rehashes: public[cython.bint]
+    stale_percent: readonly[cython.double]
+    unfinished: readonly[cython.bint]
+    used: readonly[cython.longlong]
+    _began: cython.longlong
+    _budget: cython.longlong
+    _expired: cython.longlong
+    _last_fast: cython.longlong
+    _left: cython.Py_ssize_t
+    _acceptable: cython.int
+    _next: cython.Py_ssize_t
+    _sampled: cython.longlong
+    _share: cython.longlong
+    _spent: cython.longlong
+    _was_capped: cython.bint
 
     def __init__(self, batches: Callable[[Database, int, list[bytes]], None] | None = None) -> None:
         self.batches = batches
-        self.fields: Callable[[Database, bytes, int], None] | None = None
+        self.fields = None
         self.events = self.names = self.on_time = self.rehashes = False
         self.stale_percent = 0.0
         self.capped = 0

@@ -27,7 +27,7 @@ from random import getrandbits
 from typing import Any
 from weakref import WeakSet
 
-from rillet._cython import cython
+from rillet._cython import cython, public, readonly
 from rillet.keyspace.clock import Clock
 from rillet.structs.dict import Dict
 
@@ -68,7 +68,18 @@ class AccessClock:
         "clock", "decay_time", "due", "exact", "log_factor", "minutes", "mode", "seconds", "stamp", "untouched",
         "_random", "__weakref__",
     )  # fmt: skip
-    clock: Clock
+    clock: readonly[Clock]
+    seconds: readonly[cython.long]
+    minutes: readonly[cython.long]
+    due: readonly[cython.longlong]
+    mode: public[cython.int]
+    log_factor: public[cython.long]
+    decay_time: public[cython.long]
+    untouched: public[cython.bint]
+    exact: public[cython.bint]
+    stamp: readonly[cython.long]
+    _random: cython.ulonglong
+    __weakref__: Any
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock

@@ -30,7 +30,7 @@ import sys
 from itertools import islice
 from typing import Any
 
-from rillet._cython import cython
+from rillet._cython import cython, readonly
 from rillet.structs.dict import Dict
 from rillet.structs.intset import Intset
 from rillet.structs.listpack import Listpack
@@ -196,8 +196,8 @@ class Ledger:
     """The size of the values of one database that are objects; `waiting` are the values to measure again."""
 
     __slots__ = ("total", "waiting")
-    total: cython.Py_ssize_t
-    waiting: list[Any]
+    total: readonly[cython.Py_ssize_t]
+    waiting: readonly[list[Any]]
 
     def __init__(self) -> None:
         self.total = 0

@@ -22,12 +22,11 @@ Costs: O(bytes), at most 1 KiB, to unpack and to pack.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from rillet._cython import cython
+from rillet._cython import cython, public, readonly
 from rillet.structs.dict import Dict
 from rillet.structs.intset import Intset
 from rillet.structs.listpack import Listpack
+from rillet.structs.memory import copy_slice
 from rillet.structs.quicklist import Quicklist, QuicklistNode
 from rillet.types.at_rest import LIMIT, TABLE_LIMIT
 from rillet.types.encoding_limits import DEFAULTS, EncodingLimits, has_compact
@@ -36,11 +35,9 @@ from rillet.types.list import List, ListLimits
 from rillet.types.set import Set, SetLimits
 from rillet.types.zset import Zset
 
-if not cython.compiled:  # the compiled module gets this C function from its .pxd file
-    from rillet.structs.memory import copy_slice
+if cython.compiled:
+    from cython.cimports.libc.string import memcpy
 
-if TYPE_CHECKING:  # a C function, which the .pxd declares for the compiled module
-    memcpy: Any
 
 HASH, ZSET, SET, INTSET, LIST, SET_TABLE, HASH_TABLE = 3, 4, 5, 6, 7, 8, 9
 """The tags of collections (types/at_rest.py)."""
@@ -73,6 +70,29 @@ class RestBuffer:
         "list_limits", "packed", "rest", "set", "set_limits", "small_hash", "stream_bytes", "stream_entries", "valkey",
         "zset", "zset_classic", "zset_entries", "zset_value", "_node",
     )  # fmt: skip
+    packed: readonly[Listpack]
+    rest: readonly[bytearray]
+    small_hash: readonly[Hash]
+    expiring_hash: readonly[Hash]
+    head: readonly[cython.Py_ssize_t]
+    hash: public[cython.uint]
+    entry: public[cython.Py_ssize_t]
+    intset: readonly[Intset]
+    set: readonly[Set]
+    set_limits: readonly[SetLimits]
+    compact: readonly[cython.bint]
+    zset: readonly[Zset]
+    valkey: readonly[cython.bint]
+    zset_classic: readonly[cython.bint]
+    hash_entries: readonly[cython.longlong]
+    hash_value: readonly[cython.longlong]
+    zset_entries: readonly[cython.longlong]
+    zset_value: readonly[cython.longlong]
+    list: readonly[List]
+    list_limits: readonly[ListLimits]
+    _node: QuicklistNode
+    stream_bytes: readonly[cython.longlong]
+    stream_entries: readonly[cython.longlong]
 
     def __init__(self) -> None:
         self.packed = Listpack(2048)
@@ -191,7 +211,7 @@ class RestBuffer:
         if cython.compiled:
             to: cython.p_uchar = self.rest
             fr: cython.p_uchar = self.packed.buf
-            memcpy(to + self.head, fr, self.packed.used)  # noqa: F821
+            memcpy(to + self.head, fr, self.packed.used)
         else:
             self.rest[self.head : size] = self.packed.buf[: self.packed.used]
         return size

@@ -44,7 +44,7 @@ from __future__ import annotations
 import sys
 from typing import Any, TypeAlias
 
-from rillet._cython import cython
+from rillet._cython import cython, public, readonly
 from rillet.errors import ProtocolError
 from rillet.protocol.read_buffer import ReadBuffer
 from rillet.protocol.reply_writer import pack_command
@@ -170,16 +170,17 @@ class CommandParser(ReadBuffer):
                  "max_multibulk_len",
                  "query_buffer_limit", "exact", "scan_stop", "after", "began")  # fmt: skip
     argv: Any
+    held: readonly[cython.Py_ssize_t]
     argc: cython.Py_ssize_t
     missing: cython.Py_ssize_t
     bulk_len: cython.Py_ssize_t
-    authenticated: cython.bint
-    proto_max_bulk_len: cython.Py_ssize_t
-    max_multibulk_len: cython.Py_ssize_t
-    query_buffer_limit: cython.Py_ssize_t
-    exact: cython.bint
+    proto_max_bulk_len: public[cython.Py_ssize_t]
+    max_multibulk_len: public[cython.Py_ssize_t]
+    query_buffer_limit: public[cython.Py_ssize_t]
+    exact: public[cython.bint]
+    authenticated: public[cython.bint]
     scan_stop: cython.Py_ssize_t
-    after: cython.Py_ssize_t
+    after: readonly[cython.Py_ssize_t]
     began: cython.Py_ssize_t
 
     def __init__(self) -> None:

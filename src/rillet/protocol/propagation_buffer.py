@@ -35,12 +35,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rillet._cython import cython
-from rillet.protocol.reply_writer import ReplyWriter
+from rillet._cython import cython, public, readonly
+from rillet.protocol.reply_writer import ReplyWriter, count_digits
 from rillet.structs.argument_spans import ArgumentSpans
-
-if not cython.compiled:  # the compiled module gets this C function from its .pxd file
-    from rillet.protocol.reply_writer import count_digits
 
 _ARGUMENT = cython.declare(cython.Py_ssize_t, 24)  # the bytes of an argument's length header and line ends, at most
 _BEFORE = cython.declare(cython.Py_ssize_t, 256)  # of the time, SELECT, the header and two arguments in another form
@@ -63,10 +60,10 @@ class PropagationBuffer:
 
     __slots__ = ("out", "db", "second", "timestamps", "pulled", "_held", "_times")
     out: ReplyWriter
-    db: cython.int
-    second: cython.longlong
-    timestamps: cython.bint
-    pulled: cython.Py_ssize_t
+    db: readonly[cython.int]
+    second: readonly[cython.longlong]
+    timestamps: public[cython.bint]
+    pulled: readonly[cython.Py_ssize_t]
     _held: list[bytes]
     _times: list[tuple[int, int]]
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rillet._cython import cython
+from rillet._cython import cython, public
 from rillet.errors import ProtocolError
 
 if cython.compiled:
@@ -55,7 +55,7 @@ class ReadBuffer:
     tail: bytearray
     wanted: cython.Py_ssize_t
     terminator: cython.int
-    strict: cython.bint
+    strict: public[cython.bint]
     scanned: cython.Py_ssize_t
     max_line: cython.Py_ssize_t
     broken: Any

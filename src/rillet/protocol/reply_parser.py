@@ -34,10 +34,8 @@ from typing import Any, Final
 
 from rillet._cython import cython
 from rillet.errors import CommandError, ProtocolError
+from rillet.protocol.command_parser import plain_line
 from rillet.protocol.read_buffer import ReadBuffer
-
-if not cython.compiled:  # the compiled module gets this C function from its .pxd file
-    from rillet.protocol.command_parser import plain_line
 
 MAX_DEPTH = 128
 """Maximum nesting of aggregates; replies of Redis nest less than ten deep, those of scripts slightly more."""

@@ -39,7 +39,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rillet._cython import cython
+from rillet._cython import cython, public, readonly
 
 if cython.compiled:
     from cython.cimports.cpython.bytearray import PyByteArray_Resize  # type: ignore[import-not-found, unused-ignore]
@@ -142,9 +142,9 @@ class ReplyWriter:
     """A buffer of replies (Redis: the addReply functions of networking.c)."""
 
     __slots__ = ("buf", "used", "resp", "before", "_room", "_start")
-    buf: bytearray
-    used: cython.Py_ssize_t
-    resp: cython.int
+    buf: readonly[bytearray]
+    used: public[cython.Py_ssize_t]
+    resp: public[cython.int]
     before: cython.Py_ssize_t  # size of the last batch that was handed over; 0 after a growth
     _room: cython.Py_ssize_t  # len(buf), and its address (interpreted: the buffer): `use_buffer` sets them
     _start: cython.p_uchar

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rillet._cython import cython
+from rillet._cython import cython, public, readonly
 from rillet.errors import ProtocolError
 from rillet.protocol.command_parser import CommandParser, unlimited_parser
 from rillet.protocol.reply_writer import ReplyWriter
@@ -48,16 +48,16 @@ class Applier:
 
     __slots__ = ("session", "engine", "parser", "offset", "here", "fed", "commands", "refused", "ack_wanted",
                  "transaction", "on_refused", "words", "_chunks", "_kept")  # fmt: skip
-    session: Session
+    session: readonly[Session]
     engine: Engine
     parser: CommandParser
-    offset: cython.longlong
-    here: cython.longlong
-    fed: cython.longlong
-    commands: cython.longlong
-    refused: cython.longlong
-    ack_wanted: cython.bint
-    transaction: Any  # list[list[bytes]] | None
+    offset: readonly[cython.longlong]
+    here: readonly[cython.longlong]
+    fed: readonly[cython.longlong]
+    commands: readonly[cython.longlong]
+    refused: readonly[cython.longlong]
+    ack_wanted: public[cython.bint]
+    transaction: readonly[Any]  # list[list[bytes]] | None
     on_refused: Any
     words: ArgumentSpans
     _chunks: list[bytes]

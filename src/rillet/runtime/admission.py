@@ -8,7 +8,7 @@ written here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 if TYPE_CHECKING:
     from rillet.runtime.command_engine import CommandEngine
@@ -106,10 +106,11 @@ class Rules:
     """The rows of RULES, packed: those that do not apply cost a comparison of integers each."""
 
     __slots__ = ("_but", "_count", "_only", "_verdict", "_when")
-    _but: Any
-    _only: Any
-    _verdict: Any
-    _when: Any
+    _count: cython.int
+    _when: Annotated[Any, cython.int[16]]
+    _only: Annotated[Any, cython.int[16]]
+    _but: Annotated[Any, cython.int[16]]
+    _verdict: Annotated[Any, cython.int[16]]
 
     def __init__(self, rows: list[Rule]) -> None:
         self._count = len(rows)

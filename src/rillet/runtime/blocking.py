@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Any
 
-from rillet._cython import cython
+from rillet._cython import cython, readonly
 from rillet.errors import CommandError, NoPerm
 from rillet.keyspace.clock import Clock
 from rillet.keyspace.database import Database
@@ -176,7 +176,13 @@ class Blocking:
     """The blocked sessions of one engine. `ready` lists the databases with ready keys."""
 
     __slots__ = ("ready", "_clock", "_statistics", "_propagation", "_arrivals", "_interrupt", "_words")
-    ready: list[Database]
+    ready: readonly[list[Database]]
+    _clock: Clock
+    _statistics: EngineStats
+    _propagation: Propagation
+    _arrivals: cython.longlong
+    _interrupt: BaseException | None
+    _words: ArgumentSpans
 
     def __init__(self, clock: Clock, stats: EngineStats, propagation: Propagation) -> None:
         self.ready = []
@@ -185,7 +191,7 @@ class Blocking:
         self._statistics = stats
         self._propagation = propagation
         self._arrivals = 0
-        self._interrupt: BaseException | None = None
+        self._interrupt = None
 
     def block(self, session: Session, keys: list[bytes], timeout_ms: int,
               serve: Callable[[Any, bytes], bool], expired: Callable[[Any], None], queue: bytes | None = None) -> None:

@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rillet._cython import cython
+from rillet._cython import cython, public
 from rillet.runtime import session_state
 from rillet.runtime.session import Session
 from rillet.structs.glob import matches
@@ -65,9 +65,10 @@ class Channels:
     """
 
     __slots__ = ("channels", "shards", "patterns", "_on_change")
-    channels: dict[bytes, dict[Session, None]]
-    shards: dict[bytes, dict[Session, None]]
-    patterns: dict[bytes, dict[Session, None]]
+    channels: public[dict[bytes, dict[Session, None]]]
+    shards: public[dict[bytes, dict[Session, None]]]
+    patterns: public[dict[bytes, dict[Session, None]]]
+    _on_change: Callable[[], None]
 
     def __init__(self, on_change: Callable[[], None]) -> None:
         self.channels = {}

@@ -26,10 +26,10 @@ class CommandFinder(Expiry):
     """Finding commands; a part of the engine."""
 
     __slots__ = ("_by_name", "_implementations", "_last_entry", "_renamed", "_spans")
+    _renamed: dict[bytes, Command | None]
     _by_name: dict[bytes, Command]
     _last_entry: Command | None
     _implementations: list[Any]
-    _renamed: dict[bytes, Command | None]
     _spans: list[ArgumentSpans]
 
     def __init__(self, settings: Settings, clock: Clock) -> None:

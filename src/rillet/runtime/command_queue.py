@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rillet._cython import cython
+from rillet._cython import cython, readonly
 from rillet.protocol.command_parser import CommandParser, unlimited_parser
 from rillet.protocol.propagation_buffer import PropagationBuffer
 from rillet.runtime.registry import Command
@@ -23,7 +23,7 @@ class CommandQueue:
     """Queued commands, in their order."""
 
     __slots__ = ("entries", "feed")
-    entries: list[Command]
+    entries: readonly[list[Command]]
     feed: PropagationBuffer
 
     def __init__(self) -> None:

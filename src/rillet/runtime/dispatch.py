@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
-from rillet._cython import cython
+from typing import Any
+
+from rillet._cython import cython, readonly
 from rillet.errors import Busy, ProtocolError
 from rillet.keyspace.clock import Clock
 from rillet.protocol.command_parser import CommandParser, QueryBufferExceeded
@@ -44,6 +46,7 @@ class Dispatch(Transactions):
     """Finding and running commands; a part of the engine."""
 
     __slots__ = ("paused_clients",)
+    paused_clients: readonly[Any]
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         Transactions.__init__(self, settings, clock)

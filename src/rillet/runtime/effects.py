@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rillet._cython import cython
+from rillet._cython import cython, public, readonly
 from rillet.errors import CommandError
 from rillet.keyspace.clock import Clock
 from rillet.keyspace.database import Database
@@ -91,6 +91,16 @@ class Effects(CommandFinder):
         "command_log", "failed_at", "limited", "monitors", "observed", "ran", "scripts", "tracking", "tracks_latency",
         "_since",
     )  # fmt: skip
+    scripts: public[Any]
+    tracking: readonly[Tracking]
+    monitors: readonly[Monitors]
+    observed: public[cython.bint]
+    limited: readonly[cython.bint]
+    command_log: readonly[CommandLog]
+    tracks_latency: readonly[cython.bint]
+    _since: cython.longlong
+    failed_at: readonly[cython.Py_ssize_t]
+    ran: cython.longlong
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         CommandFinder.__init__(self, settings, clock)
@@ -104,7 +114,7 @@ class Effects(CommandFinder):
         # Whether a client tracks keys or watches commands, or import-mode is on.
         self.observed = False
         # The Lua scripts (rillet.scripting.scripts.Scripts), or None before the first one.
-        self.scripts: Any = None
+        self.scripts = None
         # Where the reply begins to the last command that failed.
         self.failed_at = -1
         # The calls that the last run of a command has begun.

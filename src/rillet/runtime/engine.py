@@ -17,7 +17,7 @@ from __future__ import annotations
 from os import urandom
 from typing import Any
 
-from rillet._cython import cython
+from rillet._cython import cython, public, readonly
 from rillet.keyspace.clock import Clock
 from rillet.keyspace.lru import LFU, LRM, LRU
 from rillet.runtime import session_state
@@ -45,7 +45,16 @@ class Engine(Dispatch):
         "sessions", "preserved", "started_ms", "next_session_id", "host", "run_id", "mstime", "memory",
         "peak_reset_ms", "shrinks_buffers",
     )  # fmt: skip
-    sessions: dict[int, Session]
+    sessions: public[dict[int, Session]]
+    host: public[Host]
+    preserved: public[Any]
+    peak_reset_ms: public[cython.longlong]
+    shrinks_buffers: public[cython.bint]
+    run_id: public[str]
+    started_ms: public[cython.longlong]
+    next_session_id: public[cython.longlong]
+    memory: readonly[Any]
+    mstime: public[cython.longlong]
 
     def __init__(self, settings: Settings | None = None, clock: Clock | None = None) -> None:
         Dispatch.__init__(self, settings or Settings(), clock or Clock())
@@ -55,13 +64,13 @@ class Engine(Dispatch):
         self.peak_reset_ms = PEAK_RESET_MS
         self.shrinks_buffers = True
         self.sessions = {}
-        self.host: Host = DefaultHost(self)
+        self.host = DefaultHost(self)
         # Data of an RDB file that rillet cannot interpret, kept for the next file (persistence.rdb.reader).
-        self.preserved: Any = None
+        self.preserved = None
         # Cached time in milliseconds; may lag by one interval of the server's timer.
         self.mstime = 0
         self.run_id = urandom(20).hex()
-        self.started_ms: int = self.clock.now_ms()
+        self.started_ms = self.clock.now_ms()
         self.next_session_id = 1
         self.take_settings()
         self.acl = AccessControl(self)

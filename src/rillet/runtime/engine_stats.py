@@ -12,7 +12,7 @@ CONFIG RESETSTAT calls `reset` (Redis: server.c, resetServerStats).
 
 from __future__ import annotations
 
-from rillet._cython import cython
+from rillet._cython import cython, public, readonly
 from rillet.runtime.latency_histogram import LatencyHistogram
 from rillet.runtime.registry import Command
 from rillet.types.compat import Compat
@@ -28,7 +28,14 @@ class CommandStats:
     """The counters of one command in one engine (server.h: the statistics in struct redisCommand)."""
 
     __slots__ = ("calls", "nanoseconds", "rejected", "failed", "slow", "slow_us", "slowest_us", "histogram")
-    histogram: LatencyHistogram | None
+    calls: public[cython.longlong]
+    nanoseconds: public[cython.longlong]
+    rejected: public[cython.longlong]
+    failed: public[cython.longlong]
+    slow: public[cython.longlong]
+    slow_us: public[cython.longlong]
+    slowest_us: public[cython.longlong]
+    histogram: public[LatencyHistogram | None]
 
     def __init__(self) -> None:
         self.calls = 0
@@ -72,8 +79,27 @@ class EngineStats:
                  "expired_fields", "expired_fields_active", "slow", "slow_us", "slowest_us",
                  "turns", "turn_commands", "most_commands", "busy_ns", "longest_ns", "cron_ns", "log_ns",
                  "input_limit_hits", "output_limit_hits", "buffer_shrinks")  # fmt: skip
-    commands: list[CommandStats]
-    errors: dict[str, int]
+    commands: readonly[list[CommandStats]]
+    errors: readonly[dict[str, int]]
+    slow: public[cython.longlong]
+    slow_us: public[cython.longlong]
+    slowest_us: public[cython.longlong]
+    commands_processed: public[cython.longlong]
+    error_replies: public[cython.longlong]
+    expired_keys: public[cython.longlong]
+    expired_keys_active: public[cython.longlong]
+    expired_fields: public[cython.longlong]
+    expired_fields_active: public[cython.longlong]
+    buffer_shrinks: public[cython.longlong]
+    input_limit_hits: public[cython.longlong]
+    output_limit_hits: public[cython.longlong]
+    turns: public[cython.longlong]
+    turn_commands: public[cython.longlong]
+    most_commands: public[cython.longlong]
+    busy_ns: public[cython.longlong]
+    longest_ns: public[cython.longlong]
+    cron_ns: public[cython.longlong]
+    log_ns: public[cython.longlong]
 
     def __init__(self) -> None:
         self.commands = []

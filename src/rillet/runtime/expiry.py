@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 
-from rillet._cython import cython
+from rillet._cython import cython, public, readonly
 from rillet.keyspace.clock import Clock
 from rillet.keyspace.database import Database
 from rillet.keyspace.expire_cycle import SLICE, ExpireCycle
@@ -31,6 +31,16 @@ class Expiry(Upkeep):
         "active_expire", "allow_access_expired", "applying", "expiry", "importing", "keeps_expired", "writing",
         "_idmp_expired", "_sees_expired", "_writes",
     )  # fmt: skip
+    active_expire: public[cython.bint]
+    allow_access_expired: public[cython.bint]
+    applying: public[cython.bint]
+    expiry: readonly[ExpireCycle]
+    importing: readonly[cython.bint]
+    keeps_expired: public[cython.bint]
+    writing: public[cython.bint]
+    _idmp_expired: cython.longlong
+    _sees_expired: cython.bint
+    _writes: cython.bint
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         Upkeep.__init__(self, settings, clock)

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rillet._cython import cython
+from rillet._cython import cython, public
 from rillet.runtime.session import Session
 from rillet.structs.argument_spans import ArgumentSpans
 
@@ -34,9 +34,9 @@ class Implementation:
     """
 
     __slots__ = ("command", "handler", "on_spans")
-    command: Any  # the declaration (runtime/registry.py)
-    handler: Any
-    on_spans: cython.bint
+    command: public[Any]  # the declaration (runtime/registry.py)
+    handler: public[Any]
+    on_spans: public[cython.bint]
 
     @cython.ccall
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:

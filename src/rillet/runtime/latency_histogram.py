@@ -11,7 +11,9 @@ Redis measures in microseconds and counts them here as thousands of nanoseconds;
 
 from __future__ import annotations
 
-from rillet._cython import cython
+from typing import Annotated, Any
+
+from rillet._cython import cython, readonly
 
 LONGEST = 1_000_000_000
 """A longer call counts as one of a second (server.h: LATENCY_HISTOGRAM_MAX_VALUE)."""
@@ -28,11 +30,12 @@ class LatencyHistogram:
     """The durations of one command's calls."""
 
     __slots__ = ("_counts", "total")
-    total: cython.longlong
+    total: readonly[cython.longlong]
+    _counts: Annotated[Any, cython.longlong[3072]]
 
     def __init__(self) -> None:
         self.total = 0
-        if not cython.compiled:  # for compiled code, the .pxd declares an array of 64-bit integers, all 0
+        if not cython.compiled:  # compiled, it is an array of 64-bit integers, all 0
             self._counts = [0] * COUNTERS
 
     @cython.ccall

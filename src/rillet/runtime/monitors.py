@@ -15,15 +15,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rillet._cython import cython
+from rillet._cython import cython, readonly
+from rillet.keyspace.clock import Clock
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime import session_state
 from rillet.runtime.session import Session
 from rillet.structs.argument_spans import ArgumentSpans
-
-if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.structs.integer_text import put_decimal
-    from rillet.structs.memory import copy_part
+from rillet.structs.integer_text import put_decimal
+from rillet.structs.memory import copy_part
 
 if TYPE_CHECKING:
     from rillet.runtime.command_engine import CommandEngine
@@ -43,7 +42,11 @@ class Monitors:
 
     __slots__ = ("sessions", "_address", "_client", "_clock", "_engine", "_line")
     _engine: CommandEngine
-    sessions: list[Session]
+    _clock: Clock
+    _line: ReplyWriter
+    _client: cython.longlong
+    _address: bytes
+    sessions: readonly[list[Session]]
 
     def __init__(self, engine: CommandEngine) -> None:
         self._engine = engine

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from rillet._cython import cython
+from rillet._cython import cython, public, readonly
 from rillet.keyspace.clock import Clock
 from rillet.protocol.propagation_buffer import PropagationBuffer
 from rillet.runtime import session_state
@@ -55,15 +55,19 @@ class Propagation:
 
     __slots__ = ("log", "aof", "feed", "depth", "pending", "dirty", "feeds_replicas", "on_feed", "narrow", "forms",
                  "_settings", "_clock", "_spare")  # fmt: skip
-    log: Any
-    aof: Any
-    on_feed: Any
-    narrow: Any
-    forms: dict[Any, int]
+    log: readonly[Any]
+    aof: readonly[Any]
+    feeds_replicas: public[cython.bint]
+    on_feed: public[Any]
+    narrow: public[Any]
+    forms: public[dict[Any, int]]
     _spare: Any
-    feed: PropagationBuffer | None
-    pending: list[tuple[int, list[bytes]]]
+    feed: readonly[PropagationBuffer | None]
+    depth: public[cython.long]
+    pending: readonly[list[tuple[int, list[bytes]]]]
+    dirty: public[cython.longlong]
     _settings: Any
+    _clock: Clock
 
     def __init__(self, settings: Any, clock: Clock) -> None:
         self._settings = settings

@@ -22,11 +22,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rillet._cython import cython
-from rillet.runtime.implementation import Implementation, on_list
+from rillet._cython import cython, public, readonly
+from rillet.runtime.implementation import on_list
 from rillet.types.compat import NEVER, Compat, level_of
+
+if TYPE_CHECKING:
+    from rillet.runtime.implementation import Implementation
 
 FLAGS = frozenset(
     "write readonly denyoom admin pubsub noscript blocking loading stale skip_monitor skip_slowlog asking fast "
@@ -84,8 +87,31 @@ class Command:
         "syntax", "get_keys", "handler", "subcommands", "container", "index", "word", "traits",
         "level", "valkey", "module", "access", "categories", "tips",
     )  # fmt: skip
-    handler: Any
-    word: bytes  # the name in lower case, if it has only letters
+    name: readonly[str]
+    fullname: readonly[str]
+    container: readonly[str]
+    arity: readonly[cython.long]
+    flags: readonly[Any]
+    write: readonly[cython.bint]
+    no_auth: readonly[cython.bint]
+    word: readonly[bytes]  # the name in lower case, if it has only letters
+    traits: readonly[cython.int]
+    keys: readonly[tuple[int, int, int]]
+    group: readonly[str]
+    since: readonly[str]
+    level: readonly[cython.long]
+    valkey: readonly[str]
+    complexity: readonly[str]
+    summary: readonly[str]
+    syntax: readonly[str]
+    get_keys: readonly[GetKeys | None]
+    module: readonly[str]
+    access: readonly[str]
+    categories: readonly[str]
+    tips: readonly[str]
+    handler: readonly[Any]
+    subcommands: public[dict[bytes, Command] | None]
+    index: public[cython.long]
 
     def __init__(self, fullname: str, arity: int, flags: str, keys: tuple[int, int, int], group: str, since: str,
                  complexity: str, syntax: str, summary: str, handler: Handler | None, get_keys: GetKeys | None,
@@ -119,7 +145,7 @@ class Command:
         self.syntax = syntax
         self.handler = handler
         self.get_keys = get_keys
-        self.subcommands: dict[bytes, Command] | None = None
+        self.subcommands = None
         self.index = -1
         self._verify()
 

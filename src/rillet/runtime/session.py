@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rillet.runtime.command_engine import CommandEngine
 
-from rillet._cython import cython
+from rillet._cython import cython, public
 from rillet.keyspace import lru
 from rillet.keyspace.database import Database, Watcher
 from rillet.protocol.reply_writer import ReplyWriter
@@ -60,20 +60,35 @@ class Session:
         "lib_ver", "extra", "subscriptions", "pushes", "on_message", "tracking",
         "commands", "logged", "batch_ms", "batch_value",
     )  # fmt: skip
-    engine: CommandEngine
-    account: Any  # the User (runtime/acl) or None: no user, every call is permitted
-    queue: Any  # CommandQueue, or empty
-    blocked: Any
-    propagated: list[list[bytes]] | None
-    argv: list[bytes]
-    command: Any
-    on_wake: Any
-    transport: Any
-    extra: dict[str, Any]
-    subscriptions: Any
-    pushes: Any  # list[bytes] | None
-    on_message: Any
-    tracking: Any  # ClientTracking | None
+    engine: public[CommandEngine]
+    db: public[Database]
+    out: public[ReplyWriter]
+    id: public[cython.longlong]
+    name: public[bytes]
+    account: public[Any]  # the User (runtime/acl) or None: no user, every call is permitted
+    lib_name: public[bytes]
+    lib_ver: public[bytes]
+    state: public[cython.int]
+    watcher: public[Watcher]
+    queue: public[Any]  # CommandQueue, or empty
+    blocked: public[Any]
+    dirty: public[cython.longlong]
+    propagated: public[list[list[bytes]] | None]
+    argv: public[list[bytes]]
+    command: public[Any]
+    on_wake: public[Any]
+    transport: public[Any]
+    created_ms: public[cython.longlong]
+    last_ms: public[cython.longlong]
+    extra: public[dict[str, Any]]
+    subscriptions: public[Any]
+    pushes: public[Any]  # list[bytes] | None
+    on_message: public[Any]
+    tracking: public[Any]  # ClientTracking | None
+    commands: public[cython.longlong]
+    logged: public[cython.bint]
+    batch_value: public[Any]
+    batch_ms: public[cython.longlong]
 
     def __init__(self, engine: CommandEngine, db: Database, session_id: int) -> None:
         self.engine = engine
@@ -111,7 +126,7 @@ class Session:
         self.commands = 0
         # Shared by consecutive calls of a command: the time (0: not read), and a value that they use.
         self.batch_ms = 0
-        self.batch_value: Any = None
+        self.batch_value = None
         # Whether the changes of the running command are logged or replicated.
         self.logged = False
 

@@ -18,17 +18,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rillet._cython import cython
+from rillet._cython import cython, public, readonly
+from rillet.keyspace.clock import Clock
 from rillet.protocol.command_parser import CommandParser
-from rillet.protocol.reply_writer import ReplyWriter
+from rillet.protocol.reply_writer import ReplyWriter, count_digits
 from rillet.runtime import registry, session_state
+from rillet.runtime.engine_stats import EngineStats
 from rillet.runtime.hotkeys import record as record_hot_keys
 from rillet.runtime.registry import Command
 from rillet.runtime.session import Session
 from rillet.structs.argument_spans import ArgumentSpans
-
-if not cython.compiled:  # the compiled module gets this C function from its .pxd file
-    from rillet.protocol.reply_writer import count_digits
 
 if TYPE_CHECKING:
     from rillet.runtime.command_engine import CommandEngine
@@ -47,12 +46,12 @@ class LoggedCommand:
     """A command in a log: its number, time (s), value (microseconds or bytes), words (RESP), client's address, name."""
 
     __slots__ = ("address", "name", "number", "time", "value", "words")
-    address: bytes
-    name: bytes
-    number: cython.longlong
-    time: cython.longlong
-    value: cython.longlong
-    words: bytes
+    number: readonly[cython.longlong]
+    time: readonly[cython.longlong]
+    value: readonly[cython.longlong]
+    words: readonly[bytes]
+    address: readonly[bytes]
+    name: readonly[bytes]
 
 
 @cython.final
@@ -64,7 +63,11 @@ class CommandLogList:
     """
 
     __slots__ = ("entries", "least", "most", "_newest", "_next_number")
-    entries: list[LoggedCommand]
+    entries: readonly[list[LoggedCommand]]
+    least: readonly[cython.longlong]
+    most: readonly[cython.Py_ssize_t]
+    _next_number: cython.longlong
+    _newest: cython.Py_ssize_t
 
     def __init__(self) -> None:
         self.entries = []
@@ -117,14 +120,29 @@ class CommandLog:
     __slots__ = ("each", "hotkeys", "large", "logs", "slow_ns", "_address", "_client", "_clock", "_engine", "_longest",
                  "_monitored_ns", "_most_words", "_replies", "_requests", "_slow", "_statistics", "_text")  # fmt: skip
     _engine: CommandEngine
-    logs: dict[str, CommandLogList]
+    _clock: Clock
+    _statistics: EngineStats
+    _text: ReplyWriter
+    _client: cython.longlong
+    _address: bytes
+    _most_words: cython.Py_ssize_t
+    _longest: cython.Py_ssize_t
+    logs: readonly[dict[str, CommandLogList]]
+    each: readonly[cython.bint]
+    slow_ns: readonly[cython.longlong]
+    large: readonly[cython.longlong]
+    _monitored_ns: cython.longlong
+    hotkeys: public[Any]
+    _slow: CommandLogList
+    _requests: CommandLogList
+    _replies: CommandLogList
 
     def __init__(self, engine: CommandEngine) -> None:
         self._engine = engine
         self._clock = engine.clock
         self._statistics = engine.stats
         self._text = ReplyWriter()
-        self.hotkeys: Any = None
+        self.hotkeys = None
         # The client of the last entry, by its ID.
         self._client = -1
         self._address = b""

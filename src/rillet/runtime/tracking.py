@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rillet.runtime.command_engine import CommandEngine
 
-from rillet._cython import cython
+from rillet._cython import cython, public
 
 if cython.compiled:
     from cython.cimports.libc.string import memcmp  # type: ignore[import-not-found, unused-ignore]
@@ -58,15 +58,15 @@ class ClientTracking:
     """The options of one client; it stays with the session after CLIENT TRACKING OFF, because the table may name it."""
 
     __slots__ = ("on", "bcast", "optin", "optout", "noloop", "caching", "broken", "redirect", "prefixes")
-    on: cython.bint
-    bcast: cython.bint
-    optin: cython.bint
-    optout: cython.bint
-    noloop: cython.bint
-    caching: cython.bint
-    broken: cython.bint
-    redirect: cython.longlong
-    prefixes: dict[bytes, None]
+    on: public[cython.bint]
+    bcast: public[cython.bint]
+    optin: public[cython.bint]
+    optout: public[cython.bint]
+    noloop: public[cython.bint]
+    caching: public[cython.bint]
+    broken: public[cython.bint]
+    redirect: public[cython.longlong]
+    prefixes: public[dict[bytes, None]]
 
     def __init__(self) -> None:
         self.redirect = 0
@@ -86,8 +86,8 @@ class KeyReaders:
     """The clients that read a key: one ID or a set of IDs; `at` is the key's position in Tracking.names."""
 
     __slots__ = ("ids", "at")
-    ids: object
-    at: cython.Py_ssize_t
+    ids: public[object]
+    at: public[cython.Py_ssize_t]
 
     def __init__(self, ids: object, at: cython.Py_ssize_t) -> None:
         self.ids = ids
@@ -100,8 +100,8 @@ class PrefixState:
     """The clients of a prefix, and the keys that changed since the last broadcast, each with its last writer."""
 
     __slots__ = ("clients", "keys", "prefix")
-    clients: dict[Session, None]
-    keys: dict[bytes, Any]
+    clients: public[dict[Session, None]]
+    keys: public[dict[bytes, Any]]
     prefix: bytes
 
     def __init__(self, prefix: bytes) -> None:
@@ -122,20 +122,23 @@ class Tracking(KeyObserver):
     __slots__ = ("engine", "table", "names", "items", "prefixes", "clients", "current", "pending", "limit",
                  "early", "_misses", "_posted", "_flushing", "_immediate", "_reported", "_reporter",
                  "_states")  # fmt: skip
-    engine: CommandEngine
-    table: dict[bytes, KeyReaders]
-    names: list[bytes]
-    items: cython.Py_ssize_t
-    prefixes: dict[bytes, PrefixState]
-    clients: cython.Py_ssize_t
-    current: Any
-    pending: list[Any]
-    limit: cython.Py_ssize_t
+    engine: public[CommandEngine]
+    table: public[dict[bytes, KeyReaders]]
+    names: public[list[bytes]]
+    items: public[cython.Py_ssize_t]
+    prefixes: public[dict[bytes, PrefixState]]
+    clients: public[cython.Py_ssize_t]
+    current: public[Any]
+    pending: public[list[Any]]
+    limit: public[cython.Py_ssize_t]
     _misses: cython.Py_ssize_t
     _posted: cython.bint
+    _reported: list[bytes]
+    _reporter: object
+    _states: list[PrefixState]
     _flushing: cython.bint
     _immediate: cython.bint
-    early: cython.bint
+    early: public[cython.bint]
 
     def __init__(self, engine: CommandEngine) -> None:
         self.engine = engine
@@ -155,10 +158,10 @@ class Tracking(KeyObserver):
         self._flushing = False
         self._immediate = False
         # The states of `prefixes`.
-        self._states: list[PrefixState] = []
+        self._states = []
         # Keys that are reported already: `_reporter` may change them again without a report. One key for each place.
-        self._reported: list[bytes] = _NO_KEYS
-        self._reporter: object = None
+        self._reported = _NO_KEYS
+        self._reporter = None
         # Up to 7.0, the message of another client precedes the reply of the client that receives it.
         self.early = False
 

@@ -7,19 +7,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from rillet._cython import cython
+from rillet._cython import cython, public
 from rillet.keyspace.clock import Clock
 from rillet.protocol.command_parser import CommandParser
 from rillet.runtime import session_state
 from rillet.runtime.command_queue import CommandQueue
-from rillet.runtime.effects import OTHER, SAME, Effects
+from rillet.runtime.effects import OTHER, SAME, Effects, follows
 from rillet.runtime.registry import Command
 from rillet.runtime.session import Session
 from rillet.runtime.settings.settings import Settings
 from rillet.structs.argument_spans import ArgumentSpans
-
-if not cython.compiled:  # the compiled module gets this C function from its .pxd file
-    from rillet.runtime.effects import follows
 
 _RESTRICTED = cython.declare(cython.int, session_state.RESTRICTED)
 _SAME = cython.declare(cython.int, SAME)
@@ -33,10 +30,11 @@ class Transactions(Effects):
     """Queueing commands and running the queue; a part of the engine."""
 
     __slots__ = ("acl",)
+    acl: public[Any]
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         Effects.__init__(self, settings, clock)
-        self.acl: Any = None
+        self.acl = None
 
     @cython.cfunc
     def _queue(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rillet._cython import cython
+from rillet._cython import cython, public, readonly
 from rillet.keyspace.clock import Clock
 from rillet.keyspace.database import Database
 from rillet.keyspace.defrag import IDLE, ActiveDefrag
@@ -68,6 +68,28 @@ class Upkeep:
         "stats",
         "_buffer", "_fitted", "_notify_events", "_on_keyspace_event", "_paused", "_refusal",
     )  # fmt: skip
+    databases: public[list[Any]]
+    settings: public[Settings]
+    clock: public[Clock]
+    propagation: readonly[Propagation]
+    defrag: readonly[Any]
+    blocking: readonly[Blocking]
+    stats: public[EngineStats]
+    modules: public[Any]
+    _notify_events: cython.bint
+    channels: public[Channels]
+    _on_keyspace_event: Callable[[Database, bytes, bytes, bytes], None] | None
+    replication: public[Any]
+    access: readonly[AccessClock]
+    eviction: readonly[Eviction]
+    latency: readonly[Any]
+    monitored_ns: readonly[cython.longlong]
+    _fitted: cython.longlong
+    lazyfree: readonly[Any]
+    conditions: public[cython.int]
+    _paused: cython.int
+    _refusal: str | None
+    _buffer: Any
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self.conditions = 0
@@ -95,11 +117,11 @@ class Upkeep:
             database.limit_growth(self.eviction)
         self.defrag = ActiveDefrag(self.databases, self.settings, self.clock, self._changes)
         self.channels = Channels(self.choose_notified)
-        self._refusal: str | None = None
+        self._refusal = None
         # The loaded modules (rillet.modules.manager.Modules), or None before the first one is loaded.
-        self.modules: Any = None
+        self.modules = None
         self._notify_events = False
-        self._on_keyspace_event: Callable[[Database, bytes, bytes, bytes], None] | None = None
+        self._on_keyspace_event = None
         self._paused = PAUSE_OFF
         self.replication = ReplicationState()
 

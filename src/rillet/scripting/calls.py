@@ -17,7 +17,7 @@ from collections.abc import Callable
 from hashlib import sha1
 from typing import Any
 
-from rillet._cython import cython
+from rillet._cython import cython, public, readonly
 from rillet.errors import CommandError
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime import registry, session_state
@@ -74,12 +74,19 @@ class CachedScript:
     """
 
     __slots__ = ("body", "evictable", "flags", "function", "number", "sha", "skipped")
+    sha: readonly[bytes]
+    body: readonly[bytes]
+    flags: readonly[cython.int]
+    skipped: readonly[cython.Py_ssize_t]
+    function: public[Any]
+    number: public[cython.int]
+    evictable: public[cython.bint]
 
     def __init__(self, sha: bytes, body: bytes, shebang: flag.Shebang) -> None:
         self.sha = sha
         self.body = body
         self.flags, self.skipped = shebang
-        self.function: Any = None
+        self.function = None
         self.number = 0
         self.evictable = False
 
@@ -94,14 +101,27 @@ class ScriptCalls(LuaCaller):
         "function", "clock", "cache", "evictable", "settled", "_interpreter", "_stack", "_reader", "_repl",
         "_allow_oom", "_announced", "_flags",
     )  # fmt: skip
-    engine: Engine
-    session: Session
-    caller: Session | None
-    name: bytes
-    clock: ScriptClock
+    engine: public[Engine]
+    session: public[Session]
+    caller: public[Session | None]
+    name: public[bytes]
+    running: public[cython.bint]
+    wrote: public[cython.bint]
+    read_only: public[cython.bint]
+    busy: public[cython.bint]
+    function: public[cython.bint]
+    started_ms: public[cython.longlong]
+    clock: readonly[ScriptClock]
+    cache: readonly[dict[bytes, CachedScript]]
+    evictable: readonly[OrderedDict[bytes, None]]
+    settled: public[cython.bint]
     _interpreter: Any
     _stack: LuaStack | None
     _reader: ReplyReader | None
+    _repl: cython.int
+    _allow_oom: cython.bint
+    _announced: cython.bint
+    _flags: cython.int
 
     def __init__(self, engine: Engine) -> None:
         LuaCaller.__init__(self)
@@ -121,8 +141,8 @@ class ScriptCalls(LuaCaller):
         self.started_ms = 0
         # The scripts by their SHA1; those that EVAL brought, least recently used first; whether the interpreter fits
         # the settings.
-        self.cache: dict[bytes, CachedScript] = {}
-        self.evictable: OrderedDict[bytes, None] = OrderedDict()
+        self.cache = {}
+        self.evictable = OrderedDict()
         self.settled = False
         self._interpreter = None
         self._stack = None

@@ -1,8 +1,8 @@
 """The C API of lupa's Lua 5.1: the addresses of its functions.
 
 lupa's extension module contains Lua, and exports its functions as extension modules of Lua require. `find_functions`
-looks them up by name. The .pxd declares their signatures (lua.h) and the table `lua`, through which compiled code calls
-them. Where a platform hides the functions, AttributeError is raised, and rillet uses lupa's objects (lua_stack.py).
+looks them up by name. Compiled code calls them through the table `lua`, whose type lua_functions.pxd declares (lua.h).
+Where a platform hides the functions, AttributeError is raised, and rillet uses lupa's objects (lua_stack.py).
 """
 
 from __future__ import annotations
@@ -11,10 +11,32 @@ from typing import Any
 
 from rillet._cython import cython
 
-if not cython.compiled:  # names that the .pxd declares
+if not cython.compiled:
     lua: Any = None
     c_function = of_index = of_two = of_three = put_nothing = put_int = put_two = put_number = put_string = lua
     put_pointer = put_closure = put_name = get_double = get_pointer = get_string = get_size = lua
+else:
+    from cython.cimports.rillet.scripting.lua_functions import (
+        LuaFunctions,
+        c_function,
+        get_double,
+        get_pointer,
+        get_size,
+        get_string,
+        of_index,
+        of_three,
+        of_two,
+        put_closure,
+        put_int,
+        put_name,
+        put_nothing,
+        put_number,
+        put_pointer,
+        put_string,
+        put_two,
+    )
+
+    lua = cython.declare(LuaFunctions)
 
 
 @cython.cfunc

@@ -29,6 +29,7 @@ class ReplyReader:
 
     __slots__ = ("_at", "_stack")
     _stack: LuaStack
+    _at: cython.Py_ssize_t
 
     def __init__(self, stack: LuaStack) -> None:
         self._stack = stack

@@ -33,18 +33,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from rillet._cython import cython
-from rillet.protocol.reply_writer import ReplyWriter
-from rillet.scripting.lua_api import find_functions
+from rillet._cython import cython, public, readonly
+from rillet.protocol.reply_writer import ReplyWriter, put_digits
+from rillet.scripting.lua_api import find_functions, lua
+from rillet.scripting.lua_value import write_plain
 from rillet.structs.argument_spans import ArgumentSpans
 
 if cython.compiled:
     from cython.cimports.libc.math import signbit  # type: ignore[import-not-found, unused-ignore]
-
-if not cython.compiled:  # names that the .pxd declares
-    lua: Any = None
-    put_digits: Any = None
-    write_plain: Any = None
 
 CALL = 0
 PCALL = 1
@@ -77,6 +73,7 @@ class LuaCaller:
     """The functions that Lua calls. `killed` is true if the running script must end."""
 
     __slots__ = ("killed",)
+    killed: public[cython.bint]
 
     def __init__(self) -> None:
         self.killed = False
@@ -167,23 +164,33 @@ class LuaStack:
         "native", "runtime", "words", "_caller", "_exception", "_values", "_state", "_main", "_held",
         "_handler", "_end", "_globals", "_digits", "failure", "rethrow", "most_kilobytes",
     )  # fmt: skip
-    runtime: Any
-    words: ArgumentSpans
+    native: readonly[cython.bint]
+    runtime: readonly[Any]
+    failure: public[type[Exception]]
+    rethrow: public[Any]
+    most_kilobytes: public[cython.long]
+    words: readonly[ArgumentSpans]
     _caller: LuaCaller
+    _exception: BaseException | None
     _values: list[Any]
-    _state: Any
-    _main: Any
+    _state: cython.p_void
+    _main: cython.p_void
+    _held: cython.int
+    _handler: cython.int
+    _end: cython.int
+    _globals: cython.int
+    _digits: bytearray
 
     def __init__(self, runtime: Any, caller: LuaCaller, failure: type[Exception]) -> None:
         self.native = False
         self.failure = failure
         # The sandbox's function that raises the global `raised` again.
-        self.rethrow: Any = None
+        self.rethrow = None
         self.most_kilobytes = 0
         self.runtime = runtime
         self.words = ArgumentSpans()
         self._caller = caller
-        self._exception: BaseException | None = None
+        self._exception = None
         self._values = []
         self._held = self._handler = self._end = self._globals = 0
         self._digits = bytearray(_ROOM * _MOST_WORDS)

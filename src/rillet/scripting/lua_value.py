@@ -11,13 +11,9 @@ Compiled only.
 
 from __future__ import annotations
 
-from typing import Any
-
 from rillet._cython import cython
 from rillet.protocol.reply_writer import ReplyWriter
-
-if not cython.compiled:  # names that the .pxd declares
-    lua: Any = None
+from rillet.scripting.lua_api import lua
 
 _NIL = cython.declare(cython.int, 0)
 _BOOLEAN = cython.declare(cython.int, 1)

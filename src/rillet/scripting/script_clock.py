@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rillet.runtime.engine import Engine
 
-from rillet._cython import cython
+from rillet._cython import cython, public
 from rillet.keyspace.clock import Clock
 
 _UNREAD = cython.declare(cython.longlong, -1)
@@ -22,7 +22,7 @@ _UNREAD = cython.declare(cython.longlong, -1)
 class ScriptClock(Clock):
     """A clock that can stand still, from the first time that it is read."""
 
-    inner: Clock
+    inner: public[Clock]
     _frozen_us: cython.longlong
 
     def __init__(self, inner: Clock) -> None:

@@ -33,7 +33,7 @@ from socket import IPPROTO_TCP, SHUT_RDWR, TCP_NODELAY
 from socket import socket as Socket
 from typing import Any, cast
 
-from rillet._cython import cython
+from rillet._cython import cython, public
 from rillet.errors import Misconf
 from rillet.protocol.command_parser import CommandParser
 from rillet.protocol.reply_writer import ReplyWriter
@@ -69,32 +69,32 @@ class ClientConnection:
         "_timer", "_paused", "_dirty", "_announced", "_limited", "_above_since", "_alarm", "_aside", "_held",
         "_turn",
     )  # fmt: skip
-    server: Any
-    engine: Engine
-    session: Session
-    parser: CommandParser
-    transport: Any
-    exposed: cython.bint
+    server: public[Any]
+    engine: public[Engine]
+    session: public[Session]
+    parser: public[CommandParser]
+    transport: public[Any]
     _peer: Any
     _local: Any
-    received: cython.longlong
-    sent: cython.longlong
-    reads: cython.longlong
-    writes: cython.longlong
-    last_read: cython.Py_ssize_t
-    counted: cython.Py_ssize_t
-    watched: cython.bint
-    reply_peak: cython.Py_ssize_t
+    received: public[cython.longlong]
+    sent: public[cython.longlong]
+    reads: public[cython.longlong]
+    writes: public[cython.longlong]
+    last_read: public[cython.Py_ssize_t]
+    counted: public[cython.Py_ssize_t]
+    reply_peak: public[cython.Py_ssize_t]
     _peak_reset: cython.longlong
     _timer: Any
+    _aside: Any
+    _above_since: cython.longlong
+    _alarm: cython.Py_ssize_t
+    exposed: public[cython.bint]
+    watched: public[cython.bint]
     _paused: cython.bint
     _dirty: cython.bint
-    _aside: Any
     _held: cython.bint
     _announced: cython.bint
     _limited: cython.bint
-    _above_since: cython.longlong
-    _alarm: cython.Py_ssize_t
     _turn: cython.int
 
     def __init__(self, server: Any) -> None:

@@ -18,10 +18,8 @@ Costs: allocate and free O(1), and a bytes copy when the first page doubles. Rej
 
 from __future__ import annotations
 
-from rillet._cython import cython
-
-if not cython.compiled:
-    from rillet.structs.block_list import BlockList
+from rillet._cython import cython, readonly
+from rillet.structs.block_list import BlockList
 
 PAGE_SIZE = 1 << 16
 PAGE_HEADER = 8
@@ -41,13 +39,18 @@ class Arena:
     """Pages of items. `current` is the page that receives small items, or -1."""
 
     __slots__ = ("current", "dead", "live", "pages", "vacant")
+    pages: readonly[BlockList]
+    current: readonly[cython.Py_ssize_t]
+    live: readonly[cython.Py_ssize_t]
+    dead: readonly[cython.Py_ssize_t]
+    vacant: readonly[list[int]]
 
     def __init__(self) -> None:
-        self.pages: BlockList = BlockList()
+        self.pages = BlockList()
         self.current = -1
         self.live = 0
         self.dead = 0
-        self.vacant: list[int] = []
+        self.vacant = []
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)

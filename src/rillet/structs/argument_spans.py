@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rillet._cython import cython
+from rillet._cython import cython, public, readonly
 
 if cython.compiled:
     from cython.cimports.libc.string import memcmp  # type: ignore[import-not-found, unused-ignore]
@@ -43,16 +43,18 @@ class ArgumentSpans:
         "at", "count", "last_replaced", "received", "replaced", "room", "size", "source", "_kept", "_original",
         "_places", "_sizes",
     )  # fmt: skip
-    at: Any
-    size: Any
-    room: cython.Py_ssize_t
-    count: cython.Py_ssize_t
-    source: list[bytes] | None
-    received: cython.bint
-    replaced: cython.Py_ssize_t
-    last_replaced: cython.Py_ssize_t
+    at: cython.pp_const_uchar
+    size: cython.p_Py_ssize_t
+    room: readonly[cython.Py_ssize_t]
+    count: public[cython.Py_ssize_t]
+    source: readonly[list[bytes] | None]
+    received: readonly[cython.bint]
+    replaced: readonly[cython.Py_ssize_t]
+    last_replaced: readonly[cython.Py_ssize_t]
     _kept: list[Any]
     _original: list[bytes] | None
+    _places: bytearray
+    _sizes: bytearray
 
     def __init__(self) -> None:
         self.room = 0

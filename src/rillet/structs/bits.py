@@ -16,16 +16,14 @@ Costs: count, search and operations O(bytes), 3 to 20 GB a second compiled; one 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rillet._cython import cython
 
-if TYPE_CHECKING:  # the compiled module gets these C functions from its .pxd file
-    memcpy: Any
-    memset: Any
-    PyByteArray_AS_STRING: Any
-    PyBytes_AS_STRING: Any
-    PyBytes_FromStringAndSize: Any
+if cython.compiled:
+    from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING
+    from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
+    from cython.cimports.libc.string import memcpy, memset
 
 Bytes = Any  # bytes or a bytearray
 
@@ -77,7 +75,7 @@ def count_bits(p: cython.p_const_uchar, start: cython.Py_ssize_t, stop: cython.P
         byte += 1
     word: cython.ulonglong = 0
     while byte + 8 <= last:
-        memcpy(cython.address(word), p + byte, 8)  # noqa: F821
+        memcpy(cython.address(word), p + byte, 8)
         count += _ones(word)
         byte += 8
     while byte < last:
@@ -97,7 +95,7 @@ def _is_uniform(p: cython.p_const_uchar, word: cython.ulonglong) -> cython.bint:
     here: cython.ulonglong = 0
     other: cython.ulonglong = 0
     for i in range(8):
-        memcpy(cython.address(here), p + 8 * i, 8)  # noqa: F821
+        memcpy(cython.address(here), p + 8 * i, 8)
         other |= here ^ word
     return other == 0
 
@@ -127,7 +125,7 @@ def find_bit(
         while byte + 64 <= end and _is_uniform(p + byte, flip):
             byte += 64
         while byte + 8 <= end:
-            memcpy(cython.address(word), p + byte, 8)  # noqa: F821
+            memcpy(cython.address(word), p + byte, 8)
             if word != flip:
                 break
             byte += 8
@@ -183,8 +181,8 @@ def write_field(buf: bytearray, offset: cython.Py_ssize_t, width: cython.int, va
 def _address(source: Bytes) -> cython.p_const_uchar:
     """Return the address of bytes or of a bytearray; compiled only."""
     if isinstance(source, bytes):
-        return cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(source))  # noqa: F821
-    return cython.cast(cython.p_const_uchar, PyByteArray_AS_STRING(source))  # noqa: F821
+        return cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(source))
+    return cython.cast(cython.p_const_uchar, PyByteArray_AS_STRING(source))
 
 
 @cython.cfunc
@@ -202,8 +200,8 @@ def _merged(a: Bytes, b: Bytes, size: cython.Py_ssize_t, operation: cython.int) 
     longest: cython.Py_ssize_t = max(len(a), len(b))
     if longest > size:
         raise IndexError("a source is longer than the result")
-    result: bytes = PyBytes_FromStringAndSize(cython.NULL, size)  # noqa: F821
-    to: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(result))  # noqa: F821
+    result: bytes = PyBytes_FromStringAndSize(cython.NULL, size)
+    to: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(result))
     p: cython.p_const_uchar = _address(a)
     q: cython.p_const_uchar = _address(b)
     for i in range(common):
@@ -213,7 +211,7 @@ def _merged(a: Bytes, b: Bytes, size: cython.Py_ssize_t, operation: cython.int) 
         u = v
     for i in range(common, longest):
         to[i] = p[i] & u
-    memset(to + longest, 0, size - longest)  # noqa: F821
+    memset(to + longest, 0, size - longest)
     return result
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rillet._cython import cython
+from rillet._cython import cython, readonly
 
 _HEADER = cython.declare(cython.Py_ssize_t, 64)  # a bytearray object and its allocation's own header
 
@@ -27,10 +27,13 @@ class BlockList:
     """Blocks of bytes by index; `size` is the sum of their sizes."""
 
     __slots__ = ("_addresses", "at", "blocks", "size")
-    at: Any
+    blocks: readonly[list[Any]]
+    size: readonly[cython.Py_ssize_t]
+    at: cython.pp_uchar
+    _addresses: bytearray
 
     def __init__(self, count: cython.Py_ssize_t = 0) -> None:
-        self.blocks: list[Any] = [None] * count
+        self.blocks = [None] * count
         self.size = 0
         self._addresses = bytearray(0)
         self._make_room(count)

@@ -49,34 +49,30 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from random import getrandbits, sample
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rillet._cython import cython
+from rillet.structs.block_list import BlockList
 from rillet.structs.dict_inspect import check_dict, describe
-from rillet.structs.dict_table import DictTable
+from rillet.structs.dict_table import (
+    DictTable,
+    address,
+    bucket,
+    hash_bytes,
+    item_size,
+    put_u32,
+    put_u64,
+    put_varint,
+    table_mask,
+    u32,
+    u64,
+    varint,
+    varint_size,
+)
 
-if not cython.compiled:
-    from rillet.structs.block_list import BlockList
-    from rillet.structs.dict_table import (
-        address,
-        bucket,
-        hash_bytes,
-        item_size,
-        put_u32,
-        put_u64,
-        put_varint,
-        table_mask,
-        u32,
-        u64,
-        varint,
-        varint_size,
-    )
-
-if TYPE_CHECKING:  # a C function, which the .pxd declares for the compiled module
-    memcmp: Any
-    memcpy: Any
-    rillet_prefetch: Any
-    rillet_prefetch_item: Any
+if cython.compiled:
+    from cython.cimports.libc.string import memcmp, memcpy
+    from cython.cimports.rillet._extern import rillet_prefetch, rillet_prefetch_item
 
 _BUCKET_SHIFT = cython.declare(cython.int, 14)
 _BUCKET_MASK = cython.declare(cython.Py_ssize_t, (1 << 14) - 1)
@@ -283,17 +279,17 @@ class Dict(DictTable):
             for n in numbers:
                 index = u32(other._record(n), 4) & mask
                 if table.at[index >> _BUCKET_SHIFT] != cython.NULL:
-                    rillet_prefetch(address(table, index >> _BUCKET_SHIFT, 4 * (index & _BUCKET_MASK)))  # noqa: F821
-                rillet_prefetch(other._item(n))  # noqa: F821
+                    rillet_prefetch(address(table, index >> _BUCKET_SHIFT, 4 * (index & _BUCKET_MASK)))
+                rillet_prefetch(other._item(n))
             for n in numbers:
                 link = bucket(table, u32(other._record(n), 4) & mask)
                 if link:
-                    rillet_prefetch(self._record(link - 1))  # noqa: F821
+                    rillet_prefetch(self._record(link - 1))
             for n in numbers:
                 link = bucket(table, u32(other._record(n), 4) & mask)
                 if link:
                     place = u64(self._record(link - 1), 8) & _PLACE_MASK
-                    rillet_prefetch(address(self.arena.pages, place >> 16, place & 0xFFFF))  # noqa: F821
+                    rillet_prefetch(address(self.arena.pages, place >> 16, place & 0xFFFF))
                     if self.has_objects:
                         self._prefetch_object(link - 1)
         return True
@@ -303,7 +299,7 @@ class Dict(DictTable):
         if n >> _RECORD_SHIFT < len(self._objects):
             chunk: list[Any] = self._objects[n >> _RECORD_SHIFT]
             if chunk is not None and n & _RECORD_MASK < len(chunk):
-                rillet_prefetch_item(chunk, n & _RECORD_MASK)  # noqa: F821
+                rillet_prefetch_item(chunk, n & _RECORD_MASK)
         return True
 
     @cython.ccall
@@ -452,7 +448,7 @@ class Dict(DictTable):
         if same:
             if cython.compiled:
                 to: cython.p_const_uchar = rest
-                same = memcmp(at, to, self.span_size) == 0  # noqa: F821
+                same = memcmp(at, to, self.span_size) == 0
             else:
                 same = at[: self.span_size] == rest
         if not same:
@@ -495,7 +491,7 @@ class Dict(DictTable):
             i = put_varint(p, i, value_size + 1)
             if value_size > 0:
                 if cython.compiled:
-                    memcpy(p + i, value, value_size)  # noqa: F821
+                    memcpy(p + i, value, value_size)
                 else:
                     p[i : i + value_size] = value[:value_size]
             return True
@@ -915,7 +911,7 @@ class Dict(DictTable):
             self._relink(last, gap + 1)
             to: cython.p_uchar = self._record(gap)
             if cython.compiled:
-                memcpy(to, r, self._stride)  # noqa: F821
+                memcpy(to, r, self._stride)
             else:
                 to[: self._stride] = r[: self._stride]
             if self.has_objects:
@@ -969,7 +965,7 @@ class Dict(DictTable):
         to: cython.longlong = self.arena.allocate(size)
         target: cython.p_uchar = address(self.arena.pages, to >> 16, to & 0xFFFF)
         if cython.compiled:
-            memcpy(target, address(self.arena.pages, page, offset), size)  # noqa: F821
+            memcpy(target, address(self.arena.pages, page, offset), size)
         else:
             target[:size] = address(self.arena.pages, page, offset)[:size]
         self._free_item(n)

@@ -9,18 +9,15 @@ number of an entry where it comes from outside.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rillet._cython import cython
+from rillet._cython import cython, public, readonly
+from rillet.structs.arena import Arena
+from rillet.structs.block_list import BlockList
 
-if not cython.compiled:
-    from rillet.structs.arena import Arena
-    from rillet.structs.block_list import BlockList
-
-if TYPE_CHECKING:  # C functions, which the .pxd declares for the compiled module
-    memcmp: Any
-    memcpy: Any
-    rillet_hash_bytes: Any
+if cython.compiled:
+    from cython.cimports.libc.string import memcmp, memcpy
+    from cython.cimports.rillet._extern import rillet_hash_bytes
 
 INITIAL_SIZE = 4
 """Buckets of the first table (DICT_HT_INITIAL_SIZE)."""
@@ -140,7 +137,7 @@ def put_varint(p: cython.p_uchar, i: cython.Py_ssize_t, value: cython.Py_ssize_t
 @cython.exceptval(check=False)
 def _copy(p: cython.p_uchar, i: cython.Py_ssize_t, source: cython.p_const_uchar, n: cython.Py_ssize_t) -> cython.void:
     if cython.compiled:
-        memcpy(p + i, source, n)  # noqa: F821
+        memcpy(p + i, source, n)
     else:
         p[i : i + n] = source[:n]
 
@@ -152,7 +149,7 @@ def hash_bytes(at: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.uint
     """Return 32 bits of Python's keyed hash of the bytes."""
     h: cython.Py_hash_t
     if cython.compiled:
-        h = rillet_hash_bytes(at, size)  # noqa: F821
+        h = rillet_hash_bytes(at, size)
         return cython.cast(cython.uint, h)  # a mask of 32 bits would be a Python object
     h = hash(bytes(at[:size]))
     return h & 0xFFFFFFFF
@@ -299,6 +296,35 @@ class DictTable:
         "used0",
         "used1",
     )
+    has_values: readonly[cython.bint]
+    has_objects: readonly[cython.bint]
+    has_numbers: readonly[cython.bint]
+    newest: public[cython.bint]
+    pauses: public[cython.int]
+    owner: public[EntryOwner | None]
+    gate: public[GrowthGate | None]
+    added: readonly[cython.bint]
+    span_size: readonly[cython.Py_ssize_t]
+    rehashidx: readonly[cython.Py_ssize_t]
+    exp0: readonly[cython.int]
+    exp1: readonly[cython.int]
+    used0: readonly[cython.Py_ssize_t]
+    used1: readonly[cython.Py_ssize_t]
+    _table0: BlockList
+    _table1: BlockList
+    _records: BlockList
+    _stride: cython.Py_ssize_t
+    _top: cython.Py_ssize_t
+    _free: cython.Py_ssize_t
+    _free_count: cython.Py_ssize_t
+    _objects: list[Any]
+    _object_slots: cython.Py_ssize_t
+    _object_walk: cython.Py_ssize_t
+    arena: readonly[Arena]
+    _walk_page: cython.Py_ssize_t
+    _walk_offset: cython.Py_ssize_t
+    _next_page: cython.Py_ssize_t
+    _vacated: list[Any]
 
     def __init__(
         self, values: bool = False, objects: bool = False, numbers: bool = False, newest: bool = False
@@ -310,10 +336,10 @@ class DictTable:
         self.pauses = 0
         self.added = False
         self.span_size = -1
-        self.owner: EntryOwner | None = None
-        self.gate: GrowthGate | None = None
+        self.owner = None
+        self.gate = None
         self._stride = 24 if numbers else 16
-        self._vacated: list[Any] = []
+        self._vacated = []
         self._start()
 
     def _start(self) -> None:
@@ -321,31 +347,33 @@ class DictTable:
         self.rehashidx = -1
         self.exp0 = self.exp1 = -1
         self.used0 = self.used1 = 0
-        self._table0: BlockList = BlockList()
-        self._table1: BlockList = self._table0
+        self._table0 = BlockList()
+        self._table1 = self._table0
         self._start_entries()
 
     def _start_entries(self) -> None:
-        self._records: BlockList = BlockList()
+        self._records = BlockList()
         self._top = 0
         self._free = 0
         self._free_count = 0
-        self._objects: list[Any] = []
+        self._objects = []
         self._object_slots = 0
         self._object_walk = 0
-        self.arena: Arena = Arena()
+        self.arena = Arena()
         self._walk_page = -1
         self._walk_offset = 0
         self._next_page = 0
 
     # -- records and items -----------------------------------------------------------------------------
 
+    @cython.final
     @cython.cfunc
     @cython.inline
     @cython.exceptval(check=False)
     def _record(self, n: cython.Py_ssize_t) -> cython.p_uchar:
         return address(self._records, n >> _RECORD_SHIFT, (n & _RECORD_MASK) * self._stride)
 
+    @cython.final
     @cython.cfunc
     @cython.inline
     @cython.exceptval(check=False)
@@ -353,6 +381,7 @@ class DictTable:
         place: cython.Py_ssize_t = u64(self._record(n), 8) & _PLACE_MASK
         return address(self.arena.pages, place >> 16, place & 0xFFFF)
 
+    @cython.final
     @cython.cfunc
     def _live(self, n: cython.Py_ssize_t) -> cython.bint:
         """Raise IndexError unless n is the number of an entry."""
@@ -439,6 +468,7 @@ class DictTable:
             self._walk_page = -1
         return True
 
+    @cython.final
     @cython.cfunc
     @cython.inline
     @cython.exceptval(check=False)
@@ -449,11 +479,12 @@ class DictTable:
             return False
         i: cython.Py_ssize_t = varint_size(2 * size)
         if cython.compiled:
-            return memcmp(p + i, at, size) == 0  # noqa: F821
+            return memcmp(p + i, at, size) == 0
         return bool(p[i : i + size] == at[:size])
 
     # -- search, insertion, removal ----------------------------------------------------------------------
 
+    @cython.final
     @cython.cfunc
     @cython.exceptval(-2, check=False)
     def _find(self, at: cython.p_const_uchar, size: cython.Py_ssize_t, h: cython.uint) -> cython.Py_ssize_t:
@@ -470,6 +501,7 @@ class DictTable:
             return self._find_in(bucket(self._table1, h & table_mask(self.exp1)), at, size, h)
         return -1
 
+    @cython.final
     @cython.cfunc
     @cython.inline
     @cython.exceptval(check=False)
@@ -490,10 +522,10 @@ class DictTable:
                     place = u64(r, 8) & _PLACE_MASK
                     p = pages[place >> 16] + (place & 0xFFFF)
                     if short:
-                        if p[0] == 2 * size and memcmp(p + 1, at, size) == 0:  # noqa: F821
+                        if p[0] == 2 * size and memcmp(p + 1, at, size) == 0:
                             return link - 1
                     elif varint(p, 0) == 2 * size:
-                        if memcmp(p + varint_size(2 * size), at, size) == 0:  # noqa: F821
+                        if memcmp(p + varint_size(2 * size), at, size) == 0:
                             return link - 1
                 link = u32(r, 0)
             return -1
@@ -512,6 +544,7 @@ class DictTable:
             self._rehash_step()
         return self._find(at, size, hash_bytes(at, size))
 
+    @cython.final
     @cython.cfunc
     @cython.exceptval(-2, check=False)
     def find_hashed(self, at: cython.p_const_uchar, size: cython.Py_ssize_t, h: cython.uint) -> cython.Py_ssize_t:
@@ -532,6 +565,7 @@ class DictTable:
         """Return the entry with this key; create it with the value if it does not exist (`added`). O(1)"""
         return self.add_hashed(at, size, value, value_size, hash_bytes(at, size))
 
+    @cython.final
     @cython.cfunc
     @cython.exceptval(-2, check=False)
     def add_hashed(

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rillet._cython import cython
+from rillet._cython import cython, readonly
 from rillet.structs.dict import Dict
 from rillet.structs.skiplist import Skiplist
 
@@ -47,9 +47,9 @@ class DueTimes:
     """A set of names with times."""
 
     __slots__ = ("far", "order", "table")
-    table: Dict
-    order: Skiplist
-    far: dict[bytes, int]
+    table: readonly[Dict]
+    order: readonly[Skiplist]
+    far: readonly[dict[bytes, int]]
 
     def __init__(self) -> None:
         self.table = Dict(numbers=True, newest=True)

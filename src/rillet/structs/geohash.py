@@ -28,14 +28,11 @@ Costs: O(1) for a position, O(cells + members in the nine cells) for a search.
 from __future__ import annotations
 
 from math import pi
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
-from rillet._cython import cython
+from rillet._cython import cython, public, readonly
 from rillet.structs.dict import Dict
 from rillet.structs.skiplist import Skiplist
-
-if TYPE_CHECKING:  # a C function, which the .pxd declares for the compiled module
-    memcpy: Any
 
 if not cython.compiled:
     from math import asin as _asin
@@ -49,6 +46,10 @@ if not cython.compiled:
     def cos(x: float) -> float:
         """Return C's cos: NaN for infinity."""
         return _cos(x) if -1e308 < x < 1e308 else _NAN
+
+else:
+    from cython.cimports.libc.math import asin, atan2, cos, fabs, sin, sqrt
+    from cython.cimports.libc.string import memcpy
 
 
 LONGITUDE = 180.0
@@ -315,19 +316,19 @@ class SearchArea:
         "_distance", "_east", "_highs", "_lat", "_lon", "_lows", "_north", "_south", "_west", "count", "found",
         "height", "kind", "latitude", "limit", "longitude", "near", "points", "unit", "width",
     )  # fmt: skip
-    kind: cython.int
-    longitude: cython.double
-    latitude: cython.double
-    unit: cython.double
-    near: cython.double
-    width: cython.double
-    height: cython.double
-    points: list[Any]
+    kind: readonly[cython.int]
+    longitude: public[cython.double]
+    latitude: public[cython.double]
+    unit: public[cython.double]
+    near: public[cython.double]
+    width: readonly[cython.double]
+    height: readonly[cython.double]
+    points: readonly[list[Any]]
     found: bytearray
-    count: cython.Py_ssize_t
-    limit: cython.Py_ssize_t
-    _lows: Any
-    _highs: Any
+    count: readonly[cython.Py_ssize_t]
+    limit: public[cython.Py_ssize_t]
+    _lows: Annotated[Any, cython.double[9]]
+    _highs: Annotated[Any, cython.double[9]]
     _west: cython.double
     _east: cython.double
     _south: cython.double
@@ -540,9 +541,9 @@ class SearchArea:
         if cython.compiled:
             at: cython.p_uchar = self.found
             at += _RECORD * self.count
-            memcpy(at, cython.address(self._distance), 8)  # noqa: F821
-            memcpy(at + 8, cython.address(score), 8)  # noqa: F821
-            memcpy(at + 16, cython.address(entry), 8)  # noqa: F821
+            memcpy(at, cython.address(self._distance), 8)
+            memcpy(at + 8, cython.address(score), 8)
+            memcpy(at + 16, cython.address(entry), 8)
         else:
             doubles, numbers = memoryview(self.found).cast("d"), memoryview(self.found).cast("q")
             at = 3 * self.count
@@ -622,7 +623,7 @@ class SearchArea:
             return memoryview(self.found).cast("q")[3 * index + 2]
         entry: cython.Py_ssize_t = 0
         at: cython.p_uchar = self.found
-        memcpy(cython.address(entry), at + _RECORD * index + 16, 8)  # noqa: F821
+        memcpy(cython.address(entry), at + _RECORD * index + 16, 8)
         return entry
 
 
@@ -635,7 +636,7 @@ def _double_at(records: bytearray, index: cython.Py_ssize_t) -> cython.double:
         return memoryview(records).cast("d")[index]
     value: cython.double = 0.0
     at: cython.p_uchar = records
-    memcpy(cython.address(value), at + 8 * index, 8)  # noqa: F821
+    memcpy(cython.address(value), at + 8 * index, 8)
     return value
 
 
@@ -667,7 +668,7 @@ def _merge_records(
         else:
             right += 1
         if cython.compiled:
-            memcpy(to + _RECORD * at, fr + _RECORD * one, _RECORD)  # noqa: F821
+            memcpy(to + _RECORD * at, fr + _RECORD * one, _RECORD)
         else:
             target[_RECORD * at : _RECORD * (at + 1)] = source[_RECORD * one : _RECORD * (one + 1)]
 

@@ -33,16 +33,13 @@ Costs: adding is O(1) if dense, O(opcodes) if sparse; counting and merging O(reg
 from __future__ import annotations
 
 from binascii import a2b_base64, b2a_base64
-from typing import TYPE_CHECKING, Any
 
 from rillet._cython import cython
+from rillet.structs.hyperloglog_estimate import estimate
 
-if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.structs.hyperloglog_estimate import estimate
+if cython.compiled:
+    from cython.cimports.libc.string import memcpy, memmove
 
-if TYPE_CHECKING:  # the compiled module gets these C functions from its .pxd file
-    memcpy: Any
-    memmove: Any
 
 HEADER = 16
 REGISTERS = 1 << 14
@@ -112,7 +109,7 @@ def murmur64(p: cython.p_const_uchar, n: cython.Py_ssize_t) -> cython.ulonglong:
     i: cython.Py_ssize_t = 0
     while i + 8 <= n:
         if cython.compiled:
-            memcpy(cython.address(k), p + i, 8)  # noqa: F821
+            memcpy(cython.address(k), p + i, 8)
         else:
             k = int.from_bytes(p[i : i + 8], "little")
         k = k * _MIX & _ALL
@@ -123,7 +120,7 @@ def murmur64(p: cython.p_const_uchar, n: cython.Py_ssize_t) -> cython.ulonglong:
     if i < n:
         if cython.compiled:
             k = 0
-            memcpy(cython.address(k), p + i, n - i)  # noqa: F821
+            memcpy(cython.address(k), p + i, n - i)
         else:
             k = int.from_bytes(p[i:n], "little")
         h = (h ^ k) * _MIX & _ALL
@@ -152,7 +149,7 @@ def cached_count(p: cython.p_const_uchar) -> cython.longlong:
         return -1
     if cython.compiled:
         found: cython.longlong = 0
-        memcpy(cython.address(found), p + 8, 8)  # noqa: F821
+        memcpy(cython.address(found), p + 8, 8)
         return found
     else:
         return int.from_bytes(p[8:16], "little")
@@ -294,7 +291,7 @@ def _split(
     if behind < end:
         if cython.compiled:
             p: cython.p_uchar = buf
-            memmove(p + behind + delta, p + behind, end - behind)  # noqa: F821
+            memmove(p + behind + delta, p + behind, end - behind)
         else:
             buf[behind + delta : end + delta] = buf[behind:end]
     to: cython.Py_ssize_t = _put_run(buf, at, left, part)
@@ -393,11 +390,11 @@ def _raise_field(p: cython.p_uchar, index: cython.int, value: cython.int) -> cyt
     """Raise a register in the words of a union, of which the caller has checked the index; compiled only."""
     shift: cython.int = 6 * (index & 7)
     word: cython.ulonglong = 0
-    memcpy(cython.address(word), p + 8 * (index >> 3), 8)  # noqa: F821
+    memcpy(cython.address(word), p + 8 * (index >> 3), 8)
     old: cython.int = word >> shift & 63
     if value > old:
         word += cython.cast(cython.ulonglong, value - old) << shift
-        memcpy(p + 8 * (index >> 3), cython.address(word), 8)  # noqa: F821
+        memcpy(p + 8 * (index >> 3), cython.address(word), 8)
 
 
 @cython.cfunc
@@ -497,14 +494,14 @@ def _pack(buf: bytearray, registers: bytearray) -> cython.bint:
     low: cython.uint = 0
     high: cython.ushort = 0
     while i < _GROUPS:
-        memcpy(cython.address(x), fr + 8 * i, 8)  # noqa: F821
+        memcpy(cython.address(x), fr + 8 * i, 8)
         x = x & _LOW6 | x >> 2 & _HIGH6
         x = x & _LOW12 | x >> 4 & _HIGH12
         x = x & _LOW24 | x >> 8 & _HIGH24
         low = cython.cast(cython.uint, x)
         high = cython.cast(cython.ushort, x >> 32)
-        memcpy(p + _HEADER + 6 * i, cython.address(low), 4)  # noqa: F821
-        memcpy(p + _HEADER + 6 * i + 4, cython.address(high), 2)  # noqa: F821
+        memcpy(p + _HEADER + 6 * i, cython.address(low), 4)
+        memcpy(p + _HEADER + 6 * i + 4, cython.address(high), 2)
         i += 1
     return True
 

@@ -21,7 +21,9 @@ from __future__ import annotations
 
 from rillet._cython import cython
 
-if not cython.compiled:
+if cython.compiled:
+    from cython.cimports.libc.math import sqrt
+else:
     from math import sqrt
 
 _MOST = cython.declare(cython.longlong, -(2**63))  # what C's llroundl makes of a number that is too large

@@ -17,19 +17,27 @@ Unpacking and packing take longer than comparing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rillet._cython import cython
-from rillet.structs.hyperloglog import DENSE, REGISTERS, count_registers, store_registers, to_dense, uses_words
+from rillet._cython import cython, readonly
+from rillet.structs.hyperloglog import (
+    DENSE,
+    REGISTERS,
+    count,
+    count_registers,
+    merge,
+    merge_sparse,
+    store_registers,
+    to_dense,
+    uses_words,
+)
+from rillet.structs.hyperloglog_estimate import estimate_sum, pair_table
 
-if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.structs.hyperloglog import count, merge, merge_sparse
-    from rillet.structs.hyperloglog_estimate import estimate_sum, pair_table
+if cython.compiled:
+    from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING
+    from cython.cimports.cpython.bytes import PyBytes_AS_STRING
+    from cython.cimports.libc.string import memcpy
 
-if TYPE_CHECKING:  # the compiled module gets these C functions from its .pxd file
-    memcpy: Any
-    PyByteArray_AS_STRING: Any
-    PyBytes_AS_STRING: Any
 
 _HEADER = cython.declare(cython.Py_ssize_t, 16)
 _GROUPS = cython.declare(cython.int, 2048)  # of 8 registers: 6 bytes
@@ -52,8 +60,8 @@ def _group(p: cython.p_const_uchar) -> cython.ulonglong:
     """Return 8 registers at an address, 6 bytes, as a word of a union; compiled only."""
     low: cython.uint = 0
     high: cython.ushort = 0
-    memcpy(cython.address(low), p, 4)  # noqa: F821
-    memcpy(cython.address(high), p + 4, 2)  # noqa: F821
+    memcpy(cython.address(low), p, 4)
+    memcpy(cython.address(high), p + 4, 2)
     x: cython.ulonglong = high
     return x << 32 | low
 
@@ -85,17 +93,17 @@ def _read_block(to: cython.p_uchar, p: cython.p_const_uchar) -> cython.void:
     word: cython.ulonglong = 0
     _i: cython.int
     for _i in range(_BLOCK // 4 - 1):
-        memcpy(to, p, 8)  # noqa: F821
-        memcpy(to + 8, p + 6, 8)  # noqa: F821
-        memcpy(to + 16, p + 12, 8)  # noqa: F821
-        memcpy(to + 24, p + 18, 8)  # noqa: F821
+        memcpy(to, p, 8)
+        memcpy(to + 8, p + 6, 8)
+        memcpy(to + 16, p + 12, 8)
+        memcpy(to + 24, p + 18, 8)
         to += 32
         p += 24
-    memcpy(to, p, 8)  # noqa: F821
-    memcpy(to + 8, p + 6, 8)  # noqa: F821
-    memcpy(to + 16, p + 12, 8)  # noqa: F821
+    memcpy(to, p, 8)
+    memcpy(to + 8, p + 6, 8)
+    memcpy(to + 16, p + 12, 8)
     word = _group(p + 18)
-    memcpy(to + 24, cython.address(word), 8)  # noqa: F821
+    memcpy(to + 24, cython.address(word), 8)
 
 
 @cython.cfunc
@@ -107,16 +115,16 @@ def _write_block(to: cython.p_uchar, p: cython.p_const_uchar) -> cython.void:
     """
     _i: cython.int
     for _i in range(_BLOCK // 4 - 1):
-        memcpy(to, p, 8)  # noqa: F821
-        memcpy(to + 6, p + 8, 8)  # noqa: F821
-        memcpy(to + 12, p + 16, 8)  # noqa: F821
-        memcpy(to + 18, p + 24, 8)  # noqa: F821
+        memcpy(to, p, 8)
+        memcpy(to + 6, p + 8, 8)
+        memcpy(to + 12, p + 16, 8)
+        memcpy(to + 18, p + 24, 8)
         to += 24
         p += 32
-    memcpy(to, p, 8)  # noqa: F821
-    memcpy(to + 6, p + 8, 8)  # noqa: F821
-    memcpy(to + 12, p + 16, 8)  # noqa: F821
-    memcpy(to + 18, p + 24, 6)  # noqa: F821
+    memcpy(to, p, 8)
+    memcpy(to + 6, p + 8, 8)
+    memcpy(to + 12, p + 16, 8)
+    memcpy(to + 18, p + 24, 6)
 
 
 @cython.cfunc
@@ -144,8 +152,8 @@ def _address(string: Any) -> cython.p_const_uchar:
     if not cython.compiled:
         return string
     if isinstance(string, bytes):
-        return cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(string))  # noqa: F821
-    return cython.cast(cython.p_const_uchar, PyByteArray_AS_STRING(string))  # noqa: F821
+        return cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(string))
+    return cython.cast(cython.p_const_uchar, PyByteArray_AS_STRING(string))
 
 
 @cython.final
@@ -159,10 +167,11 @@ class Union:
     """
 
     __slots__ = ("_registers", "_room", "_strings", "_words", "dense")
-    _strings: list[Any]
     _words: bytearray | None
     _registers: bytearray | None
-    dense: cython.bint
+    _room: bytearray
+    _strings: list[Any]
+    dense: readonly[cython.bint]
 
     def __init__(self) -> None:
         self._strings = []
@@ -229,7 +238,7 @@ class Union:
         while first < _GROUPS:
             block = self._block(first)
             for i in range(_BLOCK):
-                memcpy(cython.address(word), block + 8 * i, 8)  # noqa: F821
+                memcpy(cython.address(word), block + 8 * i, 8)
                 seen |= word
                 total += _add(pairs, word)
             first += _BLOCK
@@ -265,9 +274,9 @@ class Union:
         while first < _GROUPS:
             block = self._block(first)
             for i in range(_BLOCK):
-                memcpy(cython.address(word), block + 8 * i, 8)  # noqa: F821
+                memcpy(cython.address(word), block + 8 * i, 8)
                 word = _spread(word)
-                memcpy(to + 8 * (first + i), cython.address(word), 8)  # noqa: F821
+                memcpy(to + 8 * (first + i), cython.address(word), 8)
             first += _BLOCK
         return registers
 

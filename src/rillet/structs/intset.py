@@ -23,16 +23,14 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from rillet._cython import cython
+from rillet._cython import cython, readonly
 
 if cython.compiled:
     from cython.cimports.libc.string import memcpy  # type: ignore[import-not-found, unused-ignore]
 
 from rillet.errors import Corrupt
-
-if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.structs.dict_table import put_u32, put_u64, u32, u64
-    from rillet.structs.memory import copy_slice
+from rillet.structs.dict_table import put_u32, put_u64, u32, u64
+from rillet.structs.memory import copy_slice
 
 HEADER_SIZE = 8
 _HEADER = cython.declare(cython.Py_ssize_t, HEADER_SIZE)
@@ -53,9 +51,9 @@ class Intset:
     """A sorted set of signed 64-bit integers: `count` members of `width` bytes, behind the header in `buf`."""
 
     __slots__ = ("buf", "count", "width")
-    buf: bytearray
-    count: cython.Py_ssize_t
-    width: cython.int
+    buf: readonly[bytearray]
+    count: readonly[cython.Py_ssize_t]
+    width: readonly[cython.int]
 
     def __init__(self) -> None:
         self.buf = bytearray(_HEADER)

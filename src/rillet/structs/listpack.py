@@ -54,15 +54,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from rillet._cython import cython
+from rillet._cython import cython, public, readonly
 from rillet.errors import Corrupt
 from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.integer_text import decimal
+from rillet.structs.memory import copy_out, copy_slice, equals, put_u32
 
 if cython.compiled:
     from cython.cimports.libc.string import memcmp, memcpy  # type: ignore[import-not-found, unused-ignore]
-else:  # the compiled module gets these C functions from its .pxd file
-    from rillet.structs.memory import copy_out, copy_slice, equals, put_u32
 
 HEADER_SIZE = 6
 COUNT_UNKNOWN = 65535
@@ -437,12 +436,12 @@ class Listpack:
 
     __slots__ = ("at_int", "at_len", "at_next", "at_start", "buf", "used")
 
-    buf: bytearray
-    used: cython.Py_ssize_t
-    at_start: cython.Py_ssize_t
-    at_len: cython.Py_ssize_t
-    at_int: cython.longlong
-    at_next: cython.Py_ssize_t
+    buf: readonly[bytearray]
+    used: public[cython.Py_ssize_t]
+    at_start: readonly[cython.Py_ssize_t]
+    at_len: readonly[cython.Py_ssize_t]
+    at_int: readonly[cython.longlong]
+    at_next: readonly[cython.Py_ssize_t]
 
     def __init__(self, capacity: cython.Py_ssize_t = 0) -> None:
         """Create an empty listpack with a capacity in bytes (Redis: lpNew)."""

@@ -5,9 +5,8 @@ copy of many bytes would pay for that check at each byte. These helpers check th
 then use `memcpy` (compiled) or a slice assignment (interpreted). A range outside either buffer raises
 IndexError and changes nothing. No pointer outlives its call, so buffers may be resized between calls.
 
-They are C functions without a Python wrapper, which makes calls cheap. A compiled module declares them
-in its `.pxd` (`from rillet.structs.memory cimport copy_part`) and imports them in the `.py` under
-`if not cython.compiled:`, because a C function is not an attribute of the module.
+They are C functions without a Python wrapper, which makes calls cheap. In the compiled build only compiled modules can
+import them, because a C function is not an attribute of the module.
 
 Rejected alternatives: `dst[a:b] = src` in compiled code (60-100 ns for a slice object and a temporary
 copy per call), and memoryviews (300 ns to create, and they lock the bytearray's size).
@@ -15,14 +14,11 @@ copy per call), and memoryviews (300 ns to create, and they lock the bytearray's
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from rillet._cython import cython
 
-if TYPE_CHECKING:  # C functions, which the .pxd declares for the compiled module
-    memcmp: Any
-    memcpy: Any
-    memmove: Any
+if cython.compiled:
+    from cython.cimports.libc.string import memcmp, memcpy, memmove
+
 
 
 @cython.cfunc
@@ -35,7 +31,7 @@ def copy_part(
     if cython.compiled:
         to: cython.p_uchar = dst
         fr: cython.p_uchar = src
-        memcpy(to + dpos, fr + spos, n)  # noqa: F821
+        memcpy(to + dpos, fr + spos, n)
     else:
         dst[dpos : dpos + n] = src[spos : spos + n]
     return True
@@ -51,7 +47,7 @@ def copy_slice(
     if cython.compiled:
         to: cython.p_uchar = dst
         fr: cython.p_uchar = src
-        memmove(to + dpos, fr + spos, n)  # noqa: F821
+        memmove(to + dpos, fr + spos, n)
     else:
         dst[dpos : dpos + n] = src[spos : spos + n]
     return True
@@ -78,7 +74,7 @@ def equals(src: bytearray, start: cython.Py_ssize_t, value: bytes) -> cython.bin
     if cython.compiled:
         left: cython.p_uchar = src
         right: cython.p_uchar = value
-        return memcmp(left + start, right, n) == 0  # noqa: F821
+        return memcmp(left + start, right, n) == 0
     else:
         return src[start : start + n] == value
 

@@ -43,7 +43,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rillet._cython import cython
+from rillet._cython import cython, public, readonly
 from rillet.errors import Corrupt
 from rillet.structs.listpack import HEADER_SIZE, Listpack
 from rillet.structs.lzf import compress, decompress
@@ -79,16 +79,24 @@ class QuicklistNode:
     """A node: a listpack (`packed`), one large element (`plain`), or one of these compressed with LZF (`block`)."""
 
     __slots__ = ("block", "count", "next", "packed", "plain", "previous", "_in_use", "_size")
+    block: readonly[bytes | None]
+    count: readonly[cython.Py_ssize_t]
+    next: readonly[QuicklistNode | None]
+    packed: readonly[Listpack | None]
+    plain: readonly[bytes | None]
+    previous: readonly[QuicklistNode | None]
+    _size: cython.Py_ssize_t
+    _in_use: cython.bint
 
     def __init__(
         self, packed: Listpack | None = None, plain: bytes | None = None, count: cython.Py_ssize_t = 1
     ) -> None:
         self.packed = packed
         self.plain = plain
-        self.block: bytes | None = None
+        self.block = None
         self.count = count
-        self.previous: QuicklistNode | None = None
-        self.next: QuicklistNode | None = None
+        self.previous = None
+        self.next = None
         self._size = -1  # uncompressed size of block, negative for a PLAIN node
         self._in_use = False  # a change of the node is not in Quicklist.node_bytes yet
 
@@ -159,23 +167,37 @@ class Quicklist:
         "bookmark", "classic", "count", "depth", "fill", "head", "node_bytes", "nodes", "single", "spare",
         "tail", "threshold", "_opened", "_used",
     )  # fmt: skip
+    head: readonly[QuicklistNode | None]
+    tail: readonly[QuicklistNode | None]
+    bookmark: public[QuicklistNode | None]
+    spare: readonly[QuicklistNode | None]
+    nodes: readonly[cython.Py_ssize_t]
+    count: readonly[cython.Py_ssize_t]
+    classic: public[cython.bint]
+    single: public[cython.bint]
+    threshold: public[cython.Py_ssize_t]
+    fill: readonly[cython.Py_ssize_t]
+    depth: readonly[cython.Py_ssize_t]
+    node_bytes: readonly[cython.Py_ssize_t]
+    _opened: list[QuicklistNode]
+    _used: list[QuicklistNode]
 
     def __init__(
         self, fill: int = -2, depth: int = 0, classic: cython.bint = False, single: cython.bint = False
     ) -> None:
-        self.head: QuicklistNode | None = None
-        self.tail: QuicklistNode | None = None
-        self.spare: QuicklistNode | None = None  # the node for the first element of an empty list, see `hold`
-        self.bookmark: QuicklistNode | None = None  # the next node of a compaction; a removed node passes it on
+        self.head = None
+        self.tail = None
+        self.spare = None  # the node for the first element of an empty list, see `hold`
+        self.bookmark = None  # the next node of a compaction; a removed node passes it on
         self.nodes = 0
         self.count = 0
         self.classic = classic
         self.single = single
         self.threshold = 0  # elements from this size on get a PLAIN node; 0 if `fill` sets the limit
-        self._opened: list[QuicklistNode] = []
+        self._opened = []
         # The sum of `stored_bytes`, without the nodes in `_used`: `_settle` adds these after their change.
         self.node_bytes = 0
-        self._used: list[QuicklistNode] = []
+        self._used = []
         self.fill = self.depth = 0
         self.set_limits(fill, depth)
 

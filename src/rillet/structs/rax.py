@@ -72,7 +72,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from rillet._cython import cython
+from rillet._cython import cython, readonly
 from rillet.structs.rax_inspect import check_rax, show_rax
 
 NODE_MAX_SIZE = (1 << 29) - 1
@@ -150,11 +150,11 @@ class RaxNode:
     """A node of the tree; read-only for callers, and invalid after any change of the tree."""
 
     __slots__ = ("chars", "link", "data", "iskey", "iscompr")
-    chars: bytes
-    link: Any
-    data: Any
-    iskey: cython.bint
-    iscompr: cython.bint
+    chars: readonly[bytes]
+    link: readonly[Any]
+    data: readonly[Any]
+    iskey: readonly[cython.bint]
+    iscompr: readonly[cython.bint]
 
     def children(self) -> list[RaxNode]:
         """Return the children in byte order: none in a leaf, one in a compressed node."""
@@ -298,14 +298,14 @@ class Rax:
         "depth",
         "tail",
     )
-    head: RaxNode
-    numele: cython.Py_ssize_t
-    numnodes: cython.Py_ssize_t
-    fixed_len: cython.Py_ssize_t
-    cuts: set[bytes]
-    node_max_size: cython.Py_ssize_t
-    version: cython.Py_ssize_t
-    unmerged: cython.bint
+    head: readonly[RaxNode]
+    numele: readonly[cython.Py_ssize_t]
+    numnodes: readonly[cython.Py_ssize_t]
+    fixed_len: readonly[cython.Py_ssize_t]
+    cuts: readonly[set[bytes]]
+    node_max_size: readonly[cython.Py_ssize_t]
+    version: readonly[cython.Py_ssize_t]
+    unmerged: readonly[cython.bint]
     walked: cython.Py_ssize_t
     split: cython.Py_ssize_t
     depth: cython.Py_ssize_t

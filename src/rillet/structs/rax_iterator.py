@@ -27,12 +27,9 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from rillet._cython import cython
-from rillet.structs.rax import Rax, RaxNode
-
-if not cython.compiled:
-    from rillet.structs.memory import copy_out, copy_part
-    from rillet.structs.rax import first_not_below
+from rillet._cython import cython, public, readonly
+from rillet.structs.memory import copy_out, copy_part
+from rillet.structs.rax import Rax, RaxNode, first_not_below
 
 JUST_SEEKED = 1
 """Iterator flag: the last seek found an element that no step has returned yet; the next step stays on it."""
@@ -65,11 +62,11 @@ class RaxIterator:
     """
 
     __slots__ = ("rax", "key", "data", "flags", "node_cb", "node", "stack", "depth", "buf", "key_len", "version")
-    rax: Rax
-    key: bytes
-    data: Any
-    flags: cython.int
-    node_cb: Callable[[RaxNode], RaxNode | None] | None
+    rax: readonly[Rax]
+    key: readonly[bytes]
+    data: readonly[Any]
+    flags: public[cython.int]
+    node_cb: public[Callable[[RaxNode], RaxNode | None] | None]
     node: RaxNode | None
     stack: list[RaxNode]
     depth: cython.Py_ssize_t

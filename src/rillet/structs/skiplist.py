@@ -49,20 +49,16 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from random import getrandbits
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
-from rillet._cython import cython
+from rillet._cython import cython, readonly
+from rillet.structs.block_list import BlockList
 from rillet.structs.dict import Dict
-from rillet.structs.dict_table import EntryOwner
+from rillet.structs.dict_table import EntryOwner, address, put_u32, u32, varint, varint_size
 
-if not cython.compiled:
-    from rillet.structs.block_list import BlockList
-    from rillet.structs.dict_table import address, put_u32, u32, varint, varint_size
+if cython.compiled:
+    from cython.cimports.libc.string import memcmp, memcpy, memmove
 
-if TYPE_CHECKING:  # C functions, which the .pxd declares for the compiled module
-    memcmp: Any
-    memcpy: Any
-    memmove: Any
 
 MAX_LEVEL = 12
 """Levels of the head: 4**12 nodes are more than a dict has entries for."""
@@ -94,7 +90,7 @@ def _score(p: cython.p_uchar, i: cython.Py_ssize_t) -> cython.double:
     """Return score i of a node. It is copied, because a pair of 12 bytes does not align it."""
     if cython.compiled:
         value: cython.double = 0.0
-        memcpy(cython.address(value), p + _PAIRS + _PAIR * i, 8)  # noqa: F821
+        memcpy(cython.address(value), p + _PAIRS + _PAIR * i, 8)
         return value
     score: float = struct.unpack_from("<d", p, 128 + 12 * i)[0]
     return score
@@ -112,7 +108,7 @@ def _entry(p: cython.p_uchar, i: cython.Py_ssize_t) -> cython.Py_ssize_t:
 @cython.inline
 def _put_pair(p: cython.p_uchar, i: cython.Py_ssize_t, score: cython.double, n: cython.Py_ssize_t) -> cython.bint:
     if cython.compiled:
-        memcpy(p + _PAIRS + _PAIR * i, cython.address(score), 8)  # noqa: F821
+        memcpy(p + _PAIRS + _PAIR * i, cython.address(score), 8)
     else:
         struct.pack_into("<d", p, 128 + 12 * i, score)
     put_u32(p, _PAIRS + _PAIR * i + 8, n)
@@ -135,7 +131,7 @@ def _move_pairs(
     to: cython.Py_ssize_t = _PAIRS + _PAIR * at
     fr: cython.Py_ssize_t = _PAIRS + _PAIR * start
     if cython.compiled:
-        memmove(p + to, q + fr, _PAIR * count)  # noqa: F821
+        memmove(p + to, q + fr, _PAIR * count)
     else:
         p[to : to + 12 * count] = bytes(q[fr : fr + 12 * count])
     return True
@@ -149,7 +145,7 @@ def _order(table: Dict, n: cython.Py_ssize_t, at: cython.p_const_uchar, size: cy
     length: cython.Py_ssize_t = varint(p, 0) >> 1
     i: cython.Py_ssize_t = varint_size(2 * length)
     if cython.compiled:
-        order: cython.int = memcmp(p + i, at, min(length, size))  # noqa: F821
+        order: cython.int = memcmp(p + i, at, min(length, size))
         if order == 0 and length != size:
             order = -1 if length < size else 1
         return order
@@ -198,11 +194,20 @@ class Skiplist(EntryOwner):
     __slots__ = (
         "_before", "_levels", "_ranks", "at_index", "at_node", "blocks", "hops", "length", "level", "nodes", "tail",
     )  # fmt: skip
-    _before: Any
-    _ranks: Any
+    blocks: readonly[BlockList]
+    nodes: readonly[cython.Py_ssize_t]
+    length: readonly[cython.Py_ssize_t]
+    level: readonly[cython.Py_ssize_t]
+    tail: readonly[cython.Py_ssize_t]
+    hops: readonly[cython.Py_ssize_t]
+    at_node: readonly[cython.Py_ssize_t]
+    at_index: readonly[cython.Py_ssize_t]
+    _levels: cython.Py_ssize_t
+    _before: Annotated[Any, cython.Py_ssize_t[12]]
+    _ranks: Annotated[Any, cython.Py_ssize_t[12]]
 
     def __init__(self) -> None:
-        self.blocks: BlockList = BlockList()
+        self.blocks = BlockList()
         self.blocks.append(_FIRST_BYTES)
         self.nodes = 1
         self.length = 0
@@ -636,7 +641,7 @@ class Skiplist(EntryOwner):
             else:
                 self.tail = x
             if cython.compiled:
-                memcpy(q, p, _NODE_BYTES)  # noqa: F821
+                memcpy(q, p, _NODE_BYTES)
             else:
                 q[:2048] = p[:2048]
         self.nodes = last

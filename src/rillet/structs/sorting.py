@@ -33,14 +33,12 @@ from typing import Any
 from rillet._cython import cython
 from rillet.structs.float_text import parse, parse_bound
 from rillet.structs.integer_text import decimal
-from rillet.structs.listpack import Listpack
+from rillet.structs.listpack import Listpack, is_int64, parse_int64
 
 if cython.compiled:
     from cython.cimports.cpython.bytearray import (  # type: ignore[import-not-found, unused-ignore]
         PyByteArray_AS_STRING,
     )
-else:  # the compiled module gets these C functions from its .pxd file
-    from rillet.structs.listpack import is_int64, parse_int64
 
 STRTOD, FAST_FLOAT, STRING2D, VALKEY = range(4)
 """How the servers parse a number: 7.0 to 7.4, 8.0 to 8.6, the newest, and Valkey."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rillet._cython import cython
+from rillet._cython import cython, readonly
 from rillet.structs.array.sparse_array import NO_INDEX, SparseArray
 from rillet.types.encoding_limits import DEFAULTS
 from rillet.types.sized import SizedValue
@@ -32,6 +32,7 @@ class Array(SizedValue):
     """The value of an array key: its `cells`."""
 
     __slots__ = ("cells",)
+    cells: readonly[SparseArray]
 
     type_name = "array"
 

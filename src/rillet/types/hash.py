@@ -36,19 +36,17 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from rillet._cython import cython
+from rillet._cython import cython, public
 from rillet.structs.dict import Dict
 from rillet.structs.due_times import DueTimes
 from rillet.structs.listpack import HEADER_SIZE, Listpack
 from rillet.types import field_triples
 from rillet.types.encoding_limits import DEFAULTS, EncodingLimits
+from rillet.types.field_triples import insert_span as insert_triple
 from rillet.types.field_triples import remove as remove_triple
 from rillet.types.field_triples import set_time as set_triple_time
 from rillet.types.field_triples import time_at as triple_time
 from rillet.types.sized import SizedValue
-
-if not cython.compiled:  # the compiled module gets this C function from its .pxd file
-    from rillet.types.field_triples import insert_span as insert_triple
 
 HASH, HASH_TABLE, TRIPLES = 3, 9, 10
 """The tags of packed hashes (types/at_rest.py)."""
@@ -62,9 +60,9 @@ class FieldExpiry:
     """The additional state of a hash whose fields may expire: `triples` (listpackex) or `times` (hashtable)."""
 
     __slots__ = ("due", "times", "triples")
-    due: cython.longlong
-    times: DueTimes | None
-    triples: Listpack | None
+    due: public[cython.longlong]
+    times: public[DueTimes | None]
+    triples: public[Listpack | None]
 
     def __init__(self, triples: Listpack | None, times: DueTimes | None, due: cython.longlong = 0) -> None:
         self.triples = triples
@@ -83,10 +81,10 @@ class Hash(SizedValue):
     """The value of a hash key: its fields and values, stored in `listpack`, `expiry.triples` or `table`."""
 
     __slots__ = ("expiry", "listpack", "table", "tag")
-    listpack: Listpack | None
-    table: Dict | None
-    expiry: FieldExpiry | None
-    tag: cython.int
+    listpack: public[Listpack | None]
+    table: public[Dict | None]
+    expiry: public[FieldExpiry | None]
+    tag: public[cython.int]
 
     type_name = "hash"
 

@@ -16,7 +16,7 @@ A list is empty only during a command: a command that removes the last element d
 
 from __future__ import annotations
 
-from rillet._cython import cython
+from rillet._cython import cython, public, readonly
 from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.integer_text import decimal
 from rillet.structs.listpack import Listpack, is_int64
@@ -43,11 +43,11 @@ class ListLimits:
     """
 
     __slots__ = ("anew", "compact", "depth", "fill", "threshold")
-    anew: cython.bint
-    compact: cython.bint
-    depth: cython.Py_ssize_t
-    fill: cython.Py_ssize_t
-    threshold: cython.Py_ssize_t
+    anew: readonly[cython.bint]
+    compact: readonly[cython.bint]
+    depth: readonly[cython.Py_ssize_t]
+    fill: readonly[cython.Py_ssize_t]
+    threshold: readonly[cython.Py_ssize_t]
 
     def __init__(self, limits: EncodingLimits = DEFAULTS) -> None:
         self.anew = sizes_lists_anew(limits)
@@ -66,7 +66,7 @@ class List(SizedValue):
     """The value of a list key: a quicklist, and the rules that select its encoding."""
 
     __slots__ = ("elements",)
-    elements: Quicklist
+    elements: public[Quicklist]
 
     type_name = "list"
 

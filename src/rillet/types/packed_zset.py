@@ -11,9 +11,7 @@ from __future__ import annotations
 from rillet._cython import cython
 from rillet.structs.float_text import digits_17, shortest
 from rillet.structs.listpack import Listpack
-
-if not cython.compiled:  # the compiled module gets this C function from its .pxd file
-    from rillet.structs.memory import copy_out
+from rillet.structs.memory import copy_out
 
 _HEADER = cython.declare(cython.Py_ssize_t, 6)
 _ROOM = cython.declare(cython.Py_ssize_t, 48)  # the entry of a score, and what a member's entry has beside its bytes

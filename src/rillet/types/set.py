@@ -22,16 +22,13 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator
 
-from rillet._cython import cython
+from rillet._cython import cython, public, readonly
 from rillet.structs.dict import Dict
 from rillet.structs.integer_text import decimal
 from rillet.structs.intset import Intset
-from rillet.structs.listpack import HEADER_SIZE, Listpack
+from rillet.structs.listpack import HEADER_SIZE, Listpack, is_lowest, parse_digits
 from rillet.types.encoding_limits import DEFAULTS, PACKED_LIMIT, PACKED_TABLE_LIMIT, EncodingLimits, has_compact
 from rillet.types.sized import SizedValue
-
-if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.structs.listpack import is_lowest, parse_digits
 
 _HEADER = cython.declare(cython.Py_ssize_t, HEADER_SIZE)
 _NOT_INT = cython.declare(cython.longlong, -(2**63))
@@ -48,10 +45,10 @@ class SetLimits:
     """The settings that choose the encoding of a set. compact: small sets of strings are listpacks (since 7.2)."""
 
     __slots__ = ("compact", "entries", "integers", "length")
-    compact: cython.bint
-    integers: cython.longlong
-    entries: cython.longlong
-    length: cython.longlong
+    compact: readonly[cython.bint]
+    integers: readonly[cython.longlong]
+    entries: readonly[cython.longlong]
+    length: readonly[cython.longlong]
 
     def __init__(self, limits: EncodingLimits = DEFAULTS) -> None:
         self.compact = has_compact(limits)
@@ -69,11 +66,11 @@ class Set(SizedValue):
     """The value of a set key: its members, stored in `intset`, `listpack` or `table`."""
 
     __slots__ = ("hashed", "intset", "listpack", "spare", "table")
-    hashed: cython.bint
-    intset: Intset | None
-    listpack: Listpack | None
-    spare: Listpack | None
-    table: Dict | None
+    hashed: public[cython.bint]
+    intset: public[Intset | None]
+    listpack: public[Listpack | None]
+    spare: public[Listpack | None]
+    table: public[Dict | None]
 
     type_name = "set"
 

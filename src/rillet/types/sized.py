@@ -6,7 +6,7 @@ value's current size: the keyspace measures a value again after commands have lo
 
 from __future__ import annotations
 
-from rillet._cython import cython
+from rillet._cython import cython, public
 
 
 @cython.cclass
@@ -14,7 +14,7 @@ class SizedValue:
     """A value with a `charge`."""
 
     __slots__ = ("charge",)
-    charge: cython.Py_ssize_t
+    charge: public[cython.Py_ssize_t]
 
 
 __all__ = ["SizedValue"]

@@ -32,16 +32,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from rillet._cython import cython
+from rillet._cython import cython, public, readonly
 
 if cython.compiled:
     from cython.cimports.cpython.bytearray import (  # type: ignore[import-not-found, unused-ignore]
         PyByteArray_AS_STRING,
     )
     from cython.cimports.cpython.bytes import PyBytes_AS_STRING  # type: ignore[import-not-found, unused-ignore]
-else:  # the compiled module gets these C functions from its .pxd file
-    from rillet.structs.listpack import is_int64, parse_int64
 
+from rillet.structs.listpack import is_int64, parse_int64
 from rillet.types.compat import EMBEDS_44, EMBEDS_UP_TO_64
 
 EMBSTR_LIMIT = 44
@@ -62,10 +61,10 @@ class String:
     """The value of a string key."""
 
     __slots__ = ("charge", "data", "form", "grown")
-    data: bytes
+    data: readonly[bytes]
     grown: bytearray
-    form: cython.int
-    charge: cython.uint  # what keyspace/memory_usage.py counted, in units of 16 bytes
+    form: readonly[cython.int]
+    charge: public[cython.uint]  # what keyspace/memory_usage.py counted, in units of 16 bytes
 
     type_name = "string"
 

@@ -35,18 +35,15 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from rillet._cython import cython
+from rillet._cython import cython, public
 from rillet.structs.dict import Dict
 from rillet.structs.float_text import listpack_score
 from rillet.structs.integer_text import decimal
 from rillet.structs.listpack import HEADER_SIZE, Listpack
 from rillet.structs.skiplist import Skiplist
 from rillet.types.encoding_limits import DEFAULTS, EncodingLimits
-from rillet.types.packed_zset import score_at
+from rillet.types.packed_zset import put_span, score_at
 from rillet.types.sized import SizedValue
-
-if not cython.compiled:  # the compiled module gets this C function from its .pxd file
-    from rillet.types.packed_zset import put_span
 
 Pair = tuple[bytes, float]
 _HEADER = cython.declare(cython.Py_ssize_t, HEADER_SIZE)
@@ -54,10 +51,14 @@ _NAN = cython.declare(cython.double, float("nan"))
 _MOST = 2**62  # the greatest limit: settings have 64 bits
 _SAFETY_LIMIT = 1 << 30  # listpack.c: LISTPACK_MAX_SAFETY_SIZE
 
-# The .pxd gives these constants a C type, also for the commands.
-NX, XX, GT, LT = 1, 2, 4, 8
+NX = cython.declare(cython.int, 1)
+XX = cython.declare(cython.int, 2)
+GT = cython.declare(cython.int, 4)
+LT = cython.declare(cython.int, 8)
 """Options of `Zset.put`: skip an existing member, a new one, a score that is not greater, one that is not less."""
-ADDED, UPDATED, SKIPPED = 1, 2, 4
+ADDED = cython.declare(cython.int, 1)
+UPDATED = cython.declare(cython.int, 2)
+SKIPPED = cython.declare(cython.int, 4)
 """Results of `Zset.put`; 0: the member has this score already."""
 
 LEAST = (0, b"")
@@ -108,9 +109,9 @@ class Zset(SizedValue):
     """The value of a sorted set key: a `listpack`, or a `skiplist` of the entries of a `table`."""
 
     __slots__ = ("listpack", "skiplist", "table")
-    listpack: Listpack | None
-    skiplist: Skiplist | None
-    table: Dict | None
+    listpack: public[Listpack | None]
+    skiplist: public[Skiplist | None]
+    table: public[Dict | None]
 
     type_name = "zset"
 

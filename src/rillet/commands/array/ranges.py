@@ -21,14 +21,11 @@ from rillet.errors import CommandError
 from rillet.runtime.session import Session
 from rillet.structs import long_double
 from rillet.structs.array.array_cursor import ArrayCursor
-from rillet.structs.array.array_slice import word_of
+from rillet.structs.array.array_slice import double_of, integer_of, word_of
 from rillet.structs.array.sparse_array import SparseArray
 from rillet.structs.integer_text import decimal
 from rillet.types.array import Array
 from rillet.types.string import string2ll
-
-if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.structs.array.array_slice import double_of, integer_of
 
 MOST_ITEMS = 1_000_000
 """The longest range of ARGETRANGE (ARGETRANGE_MAX_ITEMS)."""

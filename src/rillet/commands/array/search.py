@@ -8,7 +8,7 @@ one predicate, or all with AND. All arguments are checked before the key is look
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rillet._cython import cython
 from rillet.commands.arguments import integer, syntax_error
@@ -23,9 +23,8 @@ from rillet.structs.array.sparse_array import SparseArray
 from rillet.structs.glob import matches
 from rillet.types.array import Array
 
-if TYPE_CHECKING:  # C functions, which the .pxd declares for the compiled module
-    memchr: Any
-    memcmp: Any
+if cython.compiled:
+    from cython.cimports.libc.string import memchr, memcmp
 
 MOST_PREDICATES = 250
 LONGEST_REGEX = 2048
@@ -47,6 +46,10 @@ class Predicates:
     tests: list[Any]
     _kind: cython.int  # of the only predicate, -1 if there are several
     _text: bytes  # of the only predicate, if it is EXACT or MATCH
+    all: cython.bint
+    fold: cython.bint
+    with_values: cython.bint
+    limit: cython.longlong
 
     def __init__(self, argv: list[bytes]) -> None:
         """Parse the arguments from argv[4] on (arGrepParsePlanOrReply)."""
@@ -132,10 +135,10 @@ def _contains(value: bytes, text: bytes) -> cython.bint:
     if left > _LONG:  # Python's search is linear at worst
         return value.find(text) >= 0
     while left > 0:
-        found = cython.cast(cython.p_const_uchar, memchr(p, q[0], left))  # noqa: F821
+        found = cython.cast(cython.p_const_uchar, memchr(p, q[0], left))
         if found == cython.NULL:
             return False
-        if memcmp(found, q, size) == 0:  # noqa: F821
+        if memcmp(found, q, size) == 0:
             return True
         left -= found - p + 1
         p = found + 1

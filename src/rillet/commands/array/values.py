@@ -9,14 +9,12 @@ from rillet.errors import CommandError, WrongType
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime.session import Session
 from rillet.structs.argument_spans import ArgumentSpans
+from rillet.structs.array.array_slice import integer_of
 from rillet.structs.array.sparse_array import NO_INDEX, SparseArray
 from rillet.structs.integer_text import decimal
+from rillet.structs.listpack import parse_digits
 from rillet.types.array import Array
 from rillet.types.string import string2ll
-
-if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.structs.array.array_slice import integer_of
-    from rillet.structs.listpack import parse_digits
 
 _NO_INDEX = cython.declare(cython.ulonglong, NO_INDEX)
 _LARGEST_INTEGER = cython.declare(cython.ulonglong, NO_INDEX >> 1)

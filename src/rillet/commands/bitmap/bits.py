@@ -16,13 +16,24 @@ from rillet.runtime.implementation import Implementation
 from rillet.runtime.session import Session
 from rillet.runtime.session_state import TRUSTED
 from rillet.structs.argument_spans import ArgumentSpans
-from rillet.structs.bits import AND, ANDOR, DIFF, DIFF1, NOT, ONE, OR, XOR, combine
+from rillet.structs.bits import (
+    AND,
+    ANDOR,
+    DIFF,
+    DIFF1,
+    NOT,
+    ONE,
+    OR,
+    XOR,
+    combine,
+    count_bits,
+    find_bit,
+    read_field,
+    write_field,
+)
+from rillet.structs.listpack import parse_digits
 from rillet.types.compat import Compat
 from rillet.types.string import RAW, String, new_string
-
-if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.structs.bits import count_bits, find_bit, read_field, write_field
-    from rillet.structs.listpack import parse_digits
 
 _RAW = cython.declare(cython.int, RAW)
 _TRUSTED = cython.declare(cython.int, TRUSTED)
@@ -135,6 +146,8 @@ class _RangeCommand(StringCommand):
     """The range of BITCOUNT and BITPOS: bits `first` to `last` of a string, without `last`."""
 
     __slots__ = ("first", "last")
+    first: cython.longlong
+    last: cython.longlong
 
     @cython.cfunc
     def find(self, session: Session, words: ArgumentSpans) -> cython.bint:

@@ -13,11 +13,9 @@ from rillet._cython import cython
 from rillet.commands.arguments import NOT_AN_INTEGER
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.structs.argument_spans import ArgumentSpans
+from rillet.structs.bits import read_field, write_field
+from rillet.structs.listpack import parse_digits
 from rillet.types.string import string2ll
-
-if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.structs.bits import read_field, write_field
-    from rillet.structs.listpack import parse_digits
 
 BAD_OFFSET = "bit offset is not an integer or out of range"
 ERRORS = (
@@ -51,6 +49,16 @@ class FieldOperations:
 
     __slots__ = ("_at", "_limit", "_words", "count", "end", "kind", "offset", "overflow", "signed", "value", "width")
     _words: ArgumentSpans
+    _limit: cython.Py_ssize_t
+    _at: cython.Py_ssize_t
+    count: cython.Py_ssize_t
+    end: cython.Py_ssize_t
+    kind: cython.int
+    signed: cython.bint
+    width: cython.int
+    offset: cython.Py_ssize_t
+    value: cython.longlong
+    overflow: cython.int
 
     @cython.cfunc
     def check(self, words: ArgumentSpans, limit: cython.Py_ssize_t) -> cython.int:

@@ -13,6 +13,8 @@ from rillet.commands.arguments import syntax_error
 from rillet.commands.geo import command
 from rillet.commands.geo.replies import write_coordinate, write_distance
 from rillet.commands.lookup import read_value
+from rillet.commands.zset.members import add_members, score_of
+from rillet.commands.zset.values import zset_at
 from rillet.errors import CommandError
 from rillet.keyspace.database import Database
 from rillet.protocol.reply_writer import ReplyWriter
@@ -22,10 +24,6 @@ from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.geohash import LATITUDE, LONGITUDE, distance, encode, geohash_text, latitude_of, longitude_of
 from rillet.structs.integer_text import decimal
 from rillet.types.zset import Zset
-
-if not cython.compiled:  # for compiled code, the .pxd declares these names
-    from rillet.commands.zset.members import add_members, score_of
-    from rillet.commands.zset.values import zset_at
 
 _UNITS = {b"m": 1.0, b"km": 1000.0, b"ft": 0.3048, b"mi": 1609.34}  # in metres
 _VALKEY_NEAR = cython.declare(cython.double, 1e-15)  # longitudes that differ by a few nanometres are equal

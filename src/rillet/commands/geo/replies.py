@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from rillet._cython import cython
 from rillet.commands.table_replies import write_score
-from rillet.protocol.reply_writer import ReplyWriter
+from rillet.protocol.reply_writer import ReplyWriter, put_digits
 from rillet.structs.integer_text import decimal
 
-if TYPE_CHECKING:  # a C function, which the .pxd declares for the compiled module
-    llrint: Any
-
-if not cython.compiled:  # the compiled module gets this C function from its .pxd file
-    from rillet.protocol.reply_writer import put_digits
+if cython.compiled:
+    from cython.cimports.libc.math import llrint
 
 _PLAIN = cython.declare(cython.double, 1e11)  # metres, of which 10,000 parts fit into 64 bits
 _SCRATCH = cython.declare(bytearray, bytearray(32))
@@ -39,7 +34,7 @@ def write_distance(out: ReplyWriter, metres: cython.double) -> cython.bint:
     """Write a distance with four decimals (fixedpoint_d2string); NaN becomes C's smallest integer."""
     end: cython.Py_ssize_t
     if cython.compiled and 0.0 <= metres < _PLAIN:
-        number: cython.ulonglong = cython.cast(cython.ulonglong, llrint(metres * 10000.0))  # noqa: F821
+        number: cython.ulonglong = cython.cast(cython.ulonglong, llrint(metres * 10000.0))
         text: cython.p_uchar = _SCRATCH
         end = put_digits(text, 0, number // 10000)
         # 5 digits from 10000 on: the point replaces the first one.

@@ -16,8 +16,12 @@ import struct
 from rillet._cython import cython
 from rillet.commands.arguments import integer, small_integer, syntax_error, text
 from rillet.commands.geo import command
+from rillet.commands.geo.members import check_position, near, unit_of
 from rillet.commands.geo.replies import write_coordinate, write_distance
 from rillet.commands.set.operations import store_result
+from rillet.commands.table_replies import write_entry
+from rillet.commands.zset.members import score_of
+from rillet.commands.zset.values import zset_at
 from rillet.errors import CommandError
 from rillet.keyspace.database import Database
 from rillet.protocol.reply_writer import ReplyWriter
@@ -30,12 +34,6 @@ from rillet.structs.listpack import HEADER_SIZE, Listpack
 from rillet.structs.sorting import partial_order
 from rillet.types.packed_zset import score_at
 from rillet.types.zset import Zset
-
-if not cython.compiled:  # for compiled code, the .pxd declares these names
-    from rillet.commands.geo.members import check_position, near, unit_of
-    from rillet.commands.table_replies import write_entry
-    from rillet.commands.zset.members import score_of
-    from rillet.commands.zset.values import zset_at
 
 _AROUND_POSITION = cython.declare(cython.int, 1)
 _AROUND_MEMBER = cython.declare(cython.int, 2)

@@ -13,6 +13,7 @@ from functools import partial
 from rillet._cython import cython
 from rillet.commands.arguments import text
 from rillet.commands.hash import command, valkey
+from rillet.commands.hash.lookup import find_to_change, find_to_read, has_expired, keep_hash
 from rillet.commands.hash.times import ANY_ORDER, DELETED, SET, FieldTimes
 from rillet.errors import CommandError
 from rillet.keyspace.database import Database
@@ -22,9 +23,6 @@ from rillet.runtime.session import Session
 from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.integer_text import decimal
 from rillet.types.hash import Hash
-
-if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.commands.hash.lookup import find_to_change, find_to_read, has_expired, keep_hash
 
 _FIELDS = "FIELDS numfields field [field ...]"
 _CONDITIONAL = "[NX | XX | GT | LT] " + _FIELDS
@@ -51,6 +49,8 @@ class _InUnits(FieldTimes):
     """A command whose times are in units of `unit` ms, from now on if `relative`."""
 
     __slots__ = ("_relative", "_unit")
+    _unit: cython.int
+    _relative: cython.bint
 
     def __init__(self, unit: int, relative: bool) -> None:
         self._unit = unit
@@ -63,6 +63,7 @@ class Hexpire(_InUnits):
     """HEXPIRE, HPEXPIRE, HEXPIREAT and HPEXPIREAT (hexpireGenericCommand)."""
 
     __slots__ = ("_condition",)
+    _condition: cython.int
 
     @cython.ccall
     def run(self, session: Session, words: ArgumentSpans) -> cython.bint:

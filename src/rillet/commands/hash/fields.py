@@ -18,6 +18,7 @@ from typing import Any
 from rillet._cython import cython
 from rillet.commands.arguments import arity_error, float_value, integer
 from rillet.commands.hash import command
+from rillet.commands.hash.lookup import fillable, find_to_change, has_expired, hash_to_fill, keep_hash, locate_unexpired
 from rillet.commands.hash.times import forget_if_last, register_exactly
 from rillet.commands.hash.unexpired import UnexpiredFields
 from rillet.commands.hash.valkey import announce_overwritten
@@ -29,20 +30,9 @@ from rillet.runtime.session import Session
 from rillet.structs import long_double
 from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.integer_text import decimal
-from rillet.structs.listpack import Listpack
+from rillet.structs.listpack import Listpack, parse_digits
 from rillet.types.hash import Hash
 from rillet.types.string import string2ll
-
-if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.commands.hash.lookup import (
-        fillable,
-        find_to_change,
-        has_expired,
-        hash_to_fill,
-        keep_hash,
-        locate_unexpired,
-    )
-    from rillet.structs.listpack import parse_digits
 
 _NOT_FINITE = "value is NaN or Infinity"
 _RESULT_NOT_FINITE = "increment would produce NaN or Infinity"

@@ -19,6 +19,8 @@ from rillet._cython import cython
 from rillet.commands.arguments import arity_error, text
 from rillet.commands.hash import command, valkey
 from rillet.commands.hash.expire import NUMBER_OF_FIELDS
+from rillet.commands.hash.lookup import find_to_change, has_expired, hash_to_fill, keep_hash
+from rillet.commands.hash.read import write_value
 from rillet.commands.hash.times import ANY_ORDER, SET, FieldTimes, forget_if_last
 from rillet.commands.hash.unexpired import HELD, UnexpiredFields
 from rillet.errors import CommandError
@@ -29,10 +31,6 @@ from rillet.runtime.session import Session
 from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.integer_text import decimal
 from rillet.types.hash import Hash
-
-if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.commands.hash.lookup import find_to_change, has_expired, hash_to_fill, keep_hash
-    from rillet.commands.hash.read import write_value
 
 _LINEAR = "O(N) where N is the number of specified fields"
 _TIMES = "EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds"
@@ -87,6 +85,11 @@ class _WithOptions(FieldTimes):
     """
 
     __slots__ = ("_mixed", "_sets", "condition", "expiry", "expiry_at", "timed")
+    expiry: cython.int
+    condition: cython.int
+    expiry_at: cython.Py_ssize_t
+    timed: cython.bint
+    _mixed: cython.bint
     _sets: cython.bint
 
     @cython.cfunc

@@ -11,9 +11,11 @@ from typing import Any
 
 from rillet._cython import cython
 from rillet.commands.hash import command
+from rillet.commands.hash.lookup import find_to_read, has_expired, locate_unexpired
 from rillet.commands.hash.unexpired import SEVERAL, UnexpiredFields, unexpired_names, unexpired_rows
 from rillet.commands.keys.scan import scan_value
 from rillet.commands.replies import bulk_or_null
+from rillet.commands.table_replies import write_entries, write_entry, write_table
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime.implementation import Implementation
 from rillet.runtime.session import Session
@@ -21,10 +23,6 @@ from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.dict import Dict
 from rillet.structs.listpack import HEADER_SIZE, Listpack
 from rillet.types.hash import Hash
-
-if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.commands.hash.lookup import find_to_read, has_expired, locate_unexpired
-    from rillet.commands.table_replies import write_entries, write_entry, write_table
 
 _HEADER = cython.declare(cython.Py_ssize_t, HEADER_SIZE)
 

@@ -15,17 +15,15 @@ from __future__ import annotations
 
 from rillet._cython import cython
 from rillet.commands.arguments import NOT_AN_INTEGER, integer
+from rillet.commands.hash.lookup import unpacked
 from rillet.errors import CommandError
 from rillet.keyspace.database import Database
 from rillet.runtime.field_expiry import fields_expire, remove_field
 from rillet.runtime.implementation import Implementation
 from rillet.runtime.session import Session
 from rillet.structs.argument_spans import ArgumentSpans
+from rillet.structs.listpack import parse_digits
 from rillet.types.hash import TRIPLES, FieldExpiry, Hash
-
-if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.commands.hash.lookup import unpacked
-    from rillet.structs.listpack import parse_digits
 
 NO_FIELD, NOT_MET, SET, DELETED = -2, 0, 1, 2
 """The results of `FieldTimes.set_time`, which are the replies of HEXPIRE."""
@@ -75,7 +73,13 @@ class FieldTimes(Implementation):
     """
 
     __slots__ = ("_least", "_registered", "end", "first", "now", "past", "when")
+    first: cython.Py_ssize_t
+    end: cython.Py_ssize_t
     now: cython.longlong
+    when: cython.longlong
+    past: cython.bint
+    _registered: cython.longlong
+    _least: cython.longlong
 
     # -- arguments -----------------------------------------------------------------------------------
 

@@ -21,11 +21,21 @@ from rillet.commands.hyperloglog import command
 from rillet.commands.hyperloglog.elements import check_value
 from rillet.errors import CommandError, InvalidObj
 from rillet.runtime.session import Session
-from rillet.structs.hyperloglog import DENSE_SIZE, EMPTY, REGISTERS, Cursor, decode, to_dense, use_words, uses_words
+from rillet.structs.hyperloglog import (
+    DENSE_SIZE,
+    EMPTY,
+    REGISTERS,
+    Cursor,
+    add,
+    count,
+    decode,
+    merge,
+    set_dense,
+    to_dense,
+    use_words,
+    uses_words,
+)
 from rillet.types.string import String
-
-if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.structs.hyperloglog import add, count, merge, set_dense
 
 CYCLES = 1000 if cython.compiled else 1
 """How often PFSELFTEST fills the registers."""

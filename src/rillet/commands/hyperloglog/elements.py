@@ -14,12 +14,9 @@ from rillet.keyspace.database import Database
 from rillet.runtime.implementation import Implementation
 from rillet.runtime.session import Session
 from rillet.structs.argument_spans import ArgumentSpans
-from rillet.structs.hyperloglog import EMPTY, Cursor
+from rillet.structs.hyperloglog import EMPTY, Cursor, add, cache_count, cached_count, forget_count, is_valid
 from rillet.structs.hyperloglog_union import Union, count_string
 from rillet.types.string import String, new_string
-
-if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.structs.hyperloglog import add, cache_count, cached_count, forget_count, is_valid
 
 
 @cython.ccall

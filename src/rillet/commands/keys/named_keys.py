@@ -5,24 +5,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from rillet._cython import cython
+from rillet.commands.hash.read import write_field
 from rillet.commands.string.values import StringCommand
 from rillet.errors import WrongType
 from rillet.keyspace.database import Database
-from rillet.protocol.reply_writer import ReplyWriter
+from rillet.protocol.reply_writer import ReplyWriter, put_digits
 from rillet.runtime.session import Session
 from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.integer_text import decimal
+from rillet.structs.listpack import parse_digits
 
-if not cython.compiled:  # the compiled module gets these C names from its .pxd file
-    from rillet.commands.hash.read import write_field
-    from rillet.protocol.reply_writer import put_digits
-    from rillet.structs.listpack import parse_digits
+if cython.compiled:
+    from cython.cimports.libc.string import memcpy
 
-if TYPE_CHECKING:  # a C function, which the .pxd declares for the compiled module
-    memcpy: Any
 
 _NAME_ROOM = cython.declare(cython.Py_ssize_t, 512)
 _NOT_INT = cython.declare(cython.longlong, -(2**63))  # what `parse_digits` returns for a text that is no integer
@@ -60,11 +56,11 @@ class NamedKeys(StringCommand):
             return False
         to: cython.p_uchar = self._room
         fr: cython.p_const_uchar = prefix
-        memcpy(to, fr, size)  # noqa: F821
+        memcpy(to, fr, size)
         if isinstance(element, bytes):
             text = element
             fr = text
-            memcpy(to + size, fr, length)  # noqa: F821
+            memcpy(to + size, fr, length)
             size += length
         else:
             number = element
@@ -73,7 +69,7 @@ class NamedKeys(StringCommand):
                 size += 1
             size = put_digits(to, size, 0 - number if number < 0 else number)
         fr = postfix
-        memcpy(to + size, fr, len(postfix))  # noqa: F821
+        memcpy(to + size, fr, len(postfix))
         words.at[1] = to
         words.size[1] = size + len(postfix)
         return True

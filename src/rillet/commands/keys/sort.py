@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rillet._cython import cython
+from rillet._cython import cython, readonly
 from rillet.commands.arguments import integer, syntax_error
 from rillet.commands.hash.unexpired import unexpired_value
 from rillet.commands.keys import command
@@ -40,10 +40,12 @@ from rillet.structs.sorting import (
     STRTOD,
     VALKEY,
     first_by_scores,
+    integers_in,
     order_by_scores,
     partial_order,
     picked,
     scores_of,
+    sort_integers,
     sorted_by_keys,
 )
 from rillet.types.at_rest import LAST_STRING
@@ -53,9 +55,6 @@ from rillet.types.list import List, ListLimits
 from rillet.types.set import Set
 from rillet.types.string import String
 from rillet.types.zset import Zset
-
-if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.structs.sorting import integers_in, sort_integers
 
 _HEADER = cython.declare(cython.Py_ssize_t, HEADER_SIZE)
 _FEW = cython.declare(cython.Py_ssize_t, 256)  # integers that fit into one node of any size in bytes
@@ -82,8 +81,8 @@ class Pattern:
     prefix: bytes
     postfix: bytes
     field: bytes | None
-    constant: cython.bint
-    element: cython.bint
+    constant: readonly[cython.bint]
+    element: readonly[cython.bint]
 
     def __init__(self, raw: bytes) -> None:
         text = raw.split(b"\0", 1)[0]
@@ -168,6 +167,8 @@ class _Request:
     alpha: cython.bint
     descending: cython.bint
     unsorted: cython.bint
+    offset: Any
+    count: Any
 
     def __init__(self, argv: list[bytes], read_only: bool, reads_every_key: bool) -> None:
         self.by = None

@@ -15,10 +15,8 @@ from rillet.keyspace.database import Database
 from rillet.runtime.implementation import Implementation
 from rillet.runtime.session import Session
 from rillet.structs.argument_spans import ArgumentSpans
+from rillet.structs.listpack import is_lowest, parse_digits
 from rillet.types.list import List
-
-if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.structs.listpack import is_lowest, parse_digits
 
 _NOT_INT = cython.declare(cython.longlong, -(2**63))
 _PUSH = "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments."

@@ -8,8 +8,8 @@ from rillet._cython import cython
 from rillet.commands.arguments import arity_error, positive
 from rillet.commands.first_key_pop import FirstKeyPop, KeysAfterNumber
 from rillet.commands.list import command
-from rillet.commands.list.elements import note_removed
-from rillet.commands.list.reply import write_range
+from rillet.commands.list.elements import keep, list_at, note_removed
+from rillet.commands.list.reply import write_end, write_range
 from rillet.keyspace.database import Database
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime.implementation import Implementation
@@ -17,10 +17,6 @@ from rillet.runtime.session import Session
 from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.integer_text import decimal
 from rillet.types.list import List
-
-if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.commands.list.elements import keep, list_at
-    from rillet.commands.list.reply import write_end
 
 _POP = "O(N) where N is the number of elements returned"
 

@@ -10,6 +10,7 @@ from rillet.commands.keys.scan import scan_value
 from rillet.commands.lookup import delete_if_empty, read_value
 from rillet.commands.replies import write_bulks
 from rillet.commands.set import command
+from rillet.commands.table_replies import write_entries, write_table
 from rillet.errors import WrongType
 from rillet.keyspace.database import Database
 from rillet.protocol.reply_writer import ReplyWriter
@@ -19,9 +20,6 @@ from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.intset import Intset
 from rillet.structs.listpack import HEADER_SIZE, Listpack
 from rillet.types.set import Set, SetLimits
-
-if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.commands.table_replies import write_entries, write_table
 
 _HEADER = cython.declare(cython.Py_ssize_t, HEADER_SIZE)
 

@@ -22,9 +22,9 @@ from __future__ import annotations
 from rillet._cython import cython
 from rillet.commands.arguments import arity_error
 from rillet.commands.stream import command
-from rillet.commands.stream.arguments import MAXLEN, NO_TRIM, SYNTAX_ERROR, TrimArguments
+from rillet.commands.stream.arguments import MAXLEN, NO_TRIM, SYNTAX_ERROR, TrimArguments, integer, option, read_id
 from rillet.commands.stream.idmp import is_duplicate, new_stream, remember
-from rillet.commands.stream.lookup import require_stream
+from rillet.commands.stream.lookup import lookup_write, require_stream
 from rillet.errors import CommandError
 from rillet.keyspace import lru
 from rillet.keyspace.database import Database
@@ -34,13 +34,8 @@ from rillet.runtime.session import Session
 from rillet.runtime.session_state import TRUSTED
 from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.integer_text import decimal
-from rillet.types.stream.id import IDReader
+from rillet.types.stream.id import IDReader, format_id, less
 from rillet.types.stream.stream import KEEPREF, Stream
-
-if not cython.compiled:  # for compiled code, the .pxd declares these names
-    from rillet.commands.stream.arguments import integer, option, read_id
-    from rillet.commands.stream.lookup import lookup_write
-    from rillet.types.stream.id import format_id, less
 
 _MAX_U64 = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
 _MAX_I64 = cython.declare(cython.ulonglong, 0x7FFF_FFFF_FFFF_FFFF)

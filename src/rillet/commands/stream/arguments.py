@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rillet._cython import cython
+from rillet._cython import cython, public
 from rillet.commands.arguments import NOT_AN_INTEGER
 from rillet.errors import CommandError
 from rillet.runtime.session import Session
@@ -75,6 +75,7 @@ def integer(word: bytes, message: str = NOT_AN_INTEGER) -> cython.longlong:
 
 
 @cython.ccall
+@cython.exceptval(-1, check=True)
 def to_signed(value: cython.ulonglong) -> cython.longlong:
     """Return an unsigned 64-bit counter as Redis's integer replies and logs show it: negative from 2**63 on."""
     if value <= _MAX_SIGNED:
@@ -151,6 +152,10 @@ class Interval:
     """A range of IDs with inclusive ends: `(id` becomes the next or previous ID (streamParseIntervalIDOrReply)."""
 
     __slots__ = ("_reader", "end_ms", "end_seq", "start_ms", "start_seq")
+    start_ms: public[cython.ulonglong]
+    start_seq: public[cython.ulonglong]
+    end_ms: public[cython.ulonglong]
+    end_seq: public[cython.ulonglong]
     _reader: IDReader
 
     def __init__(self) -> None:
@@ -209,6 +214,24 @@ class TrimArguments:
         "approx", "delete_strategy", "id_at", "id_given", "idmp_auto", "iid", "limit", "limit_given", "maxlen",
         "minid_ms", "minid_seq", "ms", "no_mkstream", "pid", "seq", "seq_given", "strategy", "threshold_at",
     )  # fmt: skip
+    strategy: public[cython.int]
+    delete_strategy: public[cython.int]
+    maxlen: public[cython.longlong]
+    minid_ms: public[cython.ulonglong]
+    minid_seq: public[cython.ulonglong]
+    approx: public[cython.bint]
+    limit: public[cython.longlong]
+    limit_given: public[cython.bint]
+    threshold_at: public[cython.Py_ssize_t]
+    id_at: public[cython.Py_ssize_t]
+    id_given: public[cython.bint]
+    ms: public[cython.ulonglong]
+    seq: public[cython.ulonglong]
+    seq_given: public[cython.bint]
+    no_mkstream: public[cython.bint]
+    pid: public[bytes]
+    iid: public[bytes]
+    idmp_auto: public[cython.bint]
 
     def __init__(self) -> None:
         self.clear()

@@ -31,22 +31,18 @@ from __future__ import annotations
 
 from rillet._cython import cython
 from rillet.commands.stream import command
-from rillet.commands.stream.arguments import INVALID_ID, SYNTAX_ERROR
+from rillet.commands.stream.arguments import INVALID_ID, SYNTAX_ERROR, integer, option
+from rillet.commands.stream.lookup import lookup_read
 from rillet.errors import CommandError
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime.session import Session
 from rillet.structs.listpack import Listpack
 from rillet.structs.rax_iterator import RaxIterator
 from rillet.types.stream.counts import StreamCounts
-from rillet.types.stream.id import IDReader
+from rillet.types.stream.id import IDReader, encode_key, key_ms, key_seq, less
 from rillet.types.stream.iterator import StreamIterator
+from rillet.types.stream.node import int_at
 from rillet.types.stream.stream import Stream
-
-if not cython.compiled:  # for compiled code, the .pxd declares these names
-    from rillet.commands.stream.arguments import integer, option
-    from rillet.commands.stream.lookup import lookup_read
-    from rillet.types.stream.id import encode_key, key_ms, key_seq, less
-    from rillet.types.stream.node import int_at
 
 REPLY_BYTES = 16 << 20
 _REPLY_BYTES = cython.declare(cython.Py_ssize_t, REPLY_BYTES)

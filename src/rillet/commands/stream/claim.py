@@ -24,23 +24,18 @@ from typing import Any
 from rillet._cython import cython
 from rillet.commands.arguments import text
 from rillet.commands.stream import command
-from rillet.commands.stream.arguments import SYNTAX_ERROR, Interval
-from rillet.commands.stream.lookup import LOGGED_MS, require_stream_and_group
+from rillet.commands.stream.arguments import SYNTAX_ERROR, Interval, integer, option, read_id
+from rillet.commands.stream.lookup import LOGGED_MS, find_or_create_consumer, lookup_read, require_stream_and_group
+from rillet.commands.stream.propagation import log_ack, log_claim, log_consumer, log_group_id
 from rillet.commands.stream.range import EntryWriter
 from rillet.errors import CommandError
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime.session import Session
 from rillet.types.stream.entry_lookup import EntryLookup
 from rillet.types.stream.group import MAX_DELIVERIES, Consumer, Group
-from rillet.types.stream.id import IDReader
+from rillet.types.stream.id import IDReader, format_id, less
 from rillet.types.stream.pending import PendingIterator
 from rillet.types.stream.stream import Stream
-
-if not cython.compiled:  # for compiled code, the .pxd declares these names
-    from rillet.commands.stream.arguments import integer, option, read_id
-    from rillet.commands.stream.lookup import find_or_create_consumer, lookup_read
-    from rillet.commands.stream.propagation import log_ack, log_claim, log_consumer, log_group_id
-    from rillet.types.stream.id import format_id, less
 
 _MASK = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
 _MAX_DELIVERIES = cython.declare(cython.ulonglong, MAX_DELIVERIES)
@@ -60,9 +55,26 @@ class ClaimRequest:
         "by_asking", "claimed", "consumer", "created", "finder", "force", "group", "justid", "key", "min_idle", "name",
         "now", "out", "retrycount", "saturates", "session", "stream", "time", "writer", "written",
     )  # fmt: skip
+    session: Session
+    key: bytes
+    stream: Stream
+    group: Group
+    name: bytes
     consumer: Consumer | None
+    created: cython.bint
+    out: ReplyWriter
+    finder: EntryLookup
+    writer: EntryWriter
+    min_idle: cython.longlong
+    now: cython.longlong
+    time: cython.longlong
+    retrycount: cython.longlong
+    force: cython.bint
+    justid: cython.bint
     written: cython.longlong
     claimed: cython.bint  # True after an XCLAIM was logged
+    saturates: cython.bint
+    by_asking: cython.bint
 
     def __init__(self, session: Session, argv: list[bytes], stream: Stream, group: Group, out: ReplyWriter) -> None:
         level: cython.int = session.engine.settings.compat.level

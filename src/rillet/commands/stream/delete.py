@@ -23,16 +23,13 @@ from __future__ import annotations
 
 from rillet._cython import cython
 from rillet.commands.stream import command
-from rillet.commands.stream.arguments import SYNTAX_ERROR
+from rillet.commands.stream.arguments import SYNTAX_ERROR, delete_strategy, integer, option, read_id
+from rillet.commands.stream.lookup import lookup_read, lookup_write
 from rillet.errors import CommandError
 from rillet.runtime.session import Session
 from rillet.types.stream.group import Group
 from rillet.types.stream.id import IDReader
 from rillet.types.stream.stream import ACKED, DELREF, KEEPREF, Stream
-
-if not cython.compiled:  # for compiled code, the .pxd declares these names
-    from rillet.commands.stream.arguments import delete_strategy, integer, option, read_id
-    from rillet.commands.stream.lookup import lookup_read, lookup_write
 
 _KEEPREF = cython.declare(cython.int, KEEPREF)
 _DELREF = cython.declare(cython.int, DELREF)

@@ -16,19 +16,17 @@ of deliveries, both 0 for a new entry.
 from __future__ import annotations
 
 from rillet._cython import cython
+from rillet.commands.stream.arguments import to_signed
+from rillet.commands.stream.propagation import log_claims, log_group_id
 from rillet.commands.stream.read_reply import ReadReply
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime.session import Session
 from rillet.types.stream.entry_lookup import EntryLookup
 from rillet.types.stream.group import Consumer, Group
+from rillet.types.stream.id import format_id
 from rillet.types.stream.iterator import NodePlace, StreamIterator
 from rillet.types.stream.pending import PendingIterator, PendingTable
 from rillet.types.stream.stream import Stream
-
-if not cython.compiled:  # for compiled code, the .pxd declares these names
-    from rillet.commands.stream.arguments import to_signed
-    from rillet.commands.stream.propagation import log_claims, log_group_id
-    from rillet.types.stream.id import format_id
 
 
 @cython.cclass

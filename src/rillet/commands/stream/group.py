@@ -13,8 +13,9 @@ from rillet._cython import cython
 from rillet.commands.arguments import subcommand_error
 from rillet.commands.help_texts import write_help
 from rillet.commands.stream import command
+from rillet.commands.stream.arguments import integer, option, read_id, read_id_at
 from rillet.commands.stream.idmp import new_stream
-from rillet.commands.stream.lookup import require_group, require_stream
+from rillet.commands.stream.lookup import logged_now, lookup_write, require_group, require_stream, stream_at
 from rillet.errors import BusyGroup, CommandError
 from rillet.runtime.implementation import Implementation
 from rillet.runtime.session import Session
@@ -22,10 +23,6 @@ from rillet.structs.argument_spans import ArgumentSpans
 from rillet.types.stream.group import ENTRIES_READ_UNKNOWN, Group
 from rillet.types.stream.id import IDReader
 from rillet.types.stream.stream import Stream
-
-if not cython.compiled:  # for compiled code, the .pxd declares these names
-    from rillet.commands.stream.arguments import integer, option, read_id, read_id_at
-    from rillet.commands.stream.lookup import logged_now, lookup_write, stream_at
 
 _KEY_MISSING = (
     "The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use the MKSTREAM option "

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from rillet._cython import cython
 from rillet.commands.stream import command
-from rillet.commands.stream.arguments import SYNTAX_ERROR, Interval
-from rillet.commands.stream.lookup import require_stream_and_group
+from rillet.commands.stream.arguments import SYNTAX_ERROR, Interval, integer, option, to_signed
+from rillet.commands.stream.lookup import lookup_read, require_stream_and_group
 from rillet.errors import CommandError
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime.session import Session
 from rillet.types.stream.group import Consumer, Group
+from rillet.types.stream.id import less
 from rillet.types.stream.pending import PendingIndex, PendingIterator, PendingTable
-
-if not cython.compiled:  # for compiled code, the .pxd declares these names
-    from rillet.commands.stream.arguments import integer, option, to_signed
-    from rillet.commands.stream.lookup import lookup_read
-    from rillet.types.stream.id import less
 
 
 @command("xpending", arity=-3, flags="readonly", since="5.0.0",

@@ -19,13 +19,11 @@ from __future__ import annotations
 from typing import Any
 
 from rillet._cython import cython
+from rillet.commands.stream.arguments import to_signed
 from rillet.runtime.session import Session
 from rillet.structs.integer_text import decimal
 from rillet.types.stream.group import ENTRIES_READ_UNKNOWN, Consumer, Group
-
-if not cython.compiled:  # for compiled code, the .pxd declares these names
-    from rillet.commands.stream.arguments import to_signed
-    from rillet.types.stream.id import format_id
+from rillet.types.stream.id import format_id
 
 
 @cython.ccall

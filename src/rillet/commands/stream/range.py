@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from rillet._cython import cython
+from rillet._cython import cython, public
 from rillet.commands.stream import command
-from rillet.commands.stream.arguments import SYNTAX_ERROR, Interval
+from rillet.commands.stream.arguments import SYNTAX_ERROR, Interval, integer_at, is_named
+from rillet.commands.stream.lookup import lookup_read, stream_at
 from rillet.errors import CommandError
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime.implementation import Implementation
@@ -22,10 +23,6 @@ from rillet.structs.listpack import Listpack
 from rillet.types.stream.iterator import StreamIterator
 from rillet.types.stream.node import SAMEFIELDS
 from rillet.types.stream.stream import Stream
-
-if not cython.compiled:  # for compiled code, the .pxd declares these names
-    from rillet.commands.stream.arguments import integer_at, is_named
-    from rillet.commands.stream.lookup import lookup_read, stream_at
 
 _SAMEFIELDS = cython.declare(cython.longlong, SAMEFIELDS)
 _KEPT = cython.declare(cython.Py_ssize_t, 65536)  # bytes of a node that a writer keeps
@@ -45,12 +42,14 @@ class EntryWriter:
     """
 
     __slots__ = ("lp", "names", "parts")
-    parts: cython.int  # the array length of an entry: 2 = ID and fields; the caller writes any further elements
+    lp: Listpack | None
+    names: list[bytes] | None
+    parts: public[cython.int]  # the array length of an entry: 2 = ID and fields; the caller writes any further elements
 
     def __init__(self) -> None:
         self.parts = 2
-        self.lp: Listpack | None = None
-        self.names: list[bytes] | None = None
+        self.lp = None
+        self.names = None
 
     @cython.ccall
     @cython.exceptval(-1, check=False)

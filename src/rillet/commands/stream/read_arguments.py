@@ -19,20 +19,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from rillet._cython import cython
-from rillet.commands.stream.arguments import INVALID_ID, SYNTAX_ERROR
-from rillet.commands.stream.lookup import no_key_or_group
+from rillet._cython import cython, readonly
+from rillet.commands.stream.arguments import INVALID_ID, SYNTAX_ERROR, integer_at, is_named, option
+from rillet.commands.stream.lookup import no_key_or_group, stream_at
 from rillet.errors import CommandError
 from rillet.runtime import session_state
 from rillet.runtime.session import Session
 from rillet.structs.argument_spans import ArgumentSpans
-from rillet.types.stream.id import IDReader
+from rillet.types.stream.id import IDReader, format_id
 from rillet.types.stream.stream import Stream
-
-if not cython.compiled:  # for compiled code, the .pxd declares these names
-    from rillet.commands.stream.arguments import integer_at, is_named, option
-    from rillet.commands.stream.lookup import stream_at
-    from rillet.types.stream.id import format_id
 
 _IN_SCRIPT = cython.declare(cython.int, session_state.IN_SCRIPT)
 _MAX_U64 = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
@@ -59,12 +54,30 @@ class ReadArguments:
         "compat", "consumer", "count", "group", "grouped", "ids_at", "keys_at", "lag_rule", "level", "max_count",
         "max_size", "min_idle", "ms", "noack", "reader", "seq", "timeout", "valkey",
     )  # fmt: skip
+    compat: Any
+    level: readonly[cython.int]
+    valkey: readonly[cython.bint]
+    lag_rule: readonly[cython.int]
+    grouped: readonly[cython.bint]
+    group: readonly[bytes]
+    consumer: readonly[bytes]
+    noack: readonly[cython.bint]
+    timeout: readonly[cython.longlong]
+    count: readonly[cython.longlong]
+    max_count: readonly[cython.longlong]
+    max_size: readonly[cython.longlong]
+    min_idle: readonly[cython.longlong]
+    keys_at: readonly[cython.Py_ssize_t]
+    ids_at: readonly[cython.Py_ssize_t]
+    ms: cython.ulonglong
+    seq: cython.ulonglong
+    reader: IDReader
 
     def __init__(self) -> None:
         self.grouped = False
         self.group = self.consumer = b""
         self.reader = IDReader()
-        self.compat: Any = None
+        self.compat = None
 
     # -- options
 

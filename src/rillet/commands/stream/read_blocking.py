@@ -24,10 +24,8 @@ from rillet.runtime.implementation import Implementation
 from rillet.runtime.session import Session
 from rillet.structs.argument_spans import ArgumentSpans
 from rillet.types.stream.group import Group
+from rillet.types.stream.id import less
 from rillet.types.stream.stream import Stream
-
-if not cython.compiled:  # for compiled code, the .pxd declares these names
-    from rillet.types.stream.id import less
 
 
 @cython.final

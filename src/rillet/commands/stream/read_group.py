@@ -24,7 +24,9 @@ from typing import Any
 
 from rillet._cython import cython
 from rillet.commands.stream import command
-from rillet.commands.stream.delivery import Delivery
+from rillet.commands.stream.delivery import Delivery, is_idle
+from rillet.commands.stream.lookup import find_or_create_consumer
+from rillet.commands.stream.propagation import log_consumer
 from rillet.commands.stream.read_arguments import keys_of_read
 from rillet.commands.stream.read_blocking import ReadCommand
 from rillet.commands.stream.read_reply import ReadReply
@@ -33,11 +35,6 @@ from rillet.structs.argument_spans import ArgumentSpans
 from rillet.types.stream.group import Consumer, Group
 from rillet.types.stream.pending import PendingTable
 from rillet.types.stream.stream import Stream
-
-if not cython.compiled:  # for compiled code, the .pxd declares these names
-    from rillet.commands.stream.delivery import is_idle
-    from rillet.commands.stream.lookup import find_or_create_consumer
-    from rillet.commands.stream.propagation import log_consumer
 
 _MAX_U64 = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
 _MAX_I64 = cython.declare(cython.longlong, 0x7FFF_FFFF_FFFF_FFFF)

@@ -14,17 +14,15 @@ before them once it is known (`ReplyWriter.insert_array`).
 from __future__ import annotations
 
 from rillet._cython import cython
+from rillet.commands.stream.lookup import stream_at
 from rillet.commands.stream.range import EntryWriter
 from rillet.commands.stream.read_arguments import ReadArguments
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime.session import Session
 from rillet.structs.argument_spans import ArgumentSpans
+from rillet.types.stream.id import less
 from rillet.types.stream.iterator import NodePlace, StreamIterator
 from rillet.types.stream.stream import Stream
-
-if not cython.compiled:  # for compiled code, the .pxd declares these names
-    from rillet.commands.stream.lookup import stream_at
-    from rillet.types.stream.id import less
 
 # The most entries that Redis 7.0 gives a client that blocked without COUNT (XREAD_BLOCKED_DEFAULT_COUNT).
 _BLOCKED_COUNT = cython.declare(cython.longlong, 1000)

@@ -18,12 +18,9 @@ from rillet.keyspace.database import Database
 from rillet.runtime.session import Session
 from rillet.structs import long_double
 from rillet.structs.argument_spans import ArgumentSpans
-from rillet.structs.integer_text import decimal
+from rillet.structs.integer_text import decimal, put_decimal
+from rillet.structs.listpack import parse_digits
 from rillet.types.string import TEXT, String, string2ll
-
-if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.structs.integer_text import put_decimal
-    from rillet.structs.listpack import parse_digits
 
 _SMALLEST = cython.declare(cython.longlong, LLONG_MIN)
 _LARGEST = cython.declare(cython.longlong, LLONG_MAX)

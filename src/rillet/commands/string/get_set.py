@@ -14,8 +14,6 @@ SET and GET without options are the most frequent commands: no argument, key or 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from rillet._cython import cython
 from rillet.commands.arguments import arity_error, integer, syntax_error
 from rillet.commands.first_key_pop import KeysAfterNumber
@@ -57,8 +55,8 @@ from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.integer_text import decimal
 from rillet.types.string import TEXT, hex_digest
 
-if TYPE_CHECKING:  # a C function, which the .pxd declares for the compiled module
-    memcmp: Any
+if cython.compiled:
+    from cython.cimports.libc.string import memcmp
 
 _NX = cython.declare(cython.int, NX)
 _XX = cython.declare(cython.int, XX)
@@ -172,7 +170,7 @@ class Set(StringCommand):
         if not cython.compiled:
             same = self.at == words.at[at]
         else:
-            same = self.size == words.size[at] and memcmp(self.at, words.at[at], self.size) == 0  # noqa: F821
+            same = self.size == words.size[at] and memcmp(self.at, words.at[at], self.size) == 0
         return same == (options.condition == _IFEQ)
 
 

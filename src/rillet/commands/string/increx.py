@@ -27,10 +27,8 @@ from rillet.keyspace.database import Database
 from rillet.runtime.session import Session
 from rillet.structs import long_double
 from rillet.structs.integer_text import decimal
+from rillet.structs.listpack import parse_int64
 from rillet.types.string import PLAIN, TEXT, String
-
-if not cython.compiled:  # the compiled module gets this C function from its .pxd file
-    from rillet.structs.listpack import parse_int64
 
 Number = int | Fraction | float
 """An integer, a long double, or an infinity."""

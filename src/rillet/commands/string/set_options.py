@@ -7,7 +7,7 @@ Each word is a bit. A command names the words that it takes, and the word that e
 
 from __future__ import annotations
 
-from rillet._cython import cython
+from rillet._cython import cython, readonly
 from rillet.commands.arguments import LLONG_MAX, syntax_error
 from rillet.commands.span_arguments import integer_at
 from rillet.errors import CommandError
@@ -90,12 +90,12 @@ class SetOptions:
     """
 
     __slots__ = ("condition", "expiry", "expiry_at", "flags", "operand_at", "valkey")
-    flags: cython.int
-    expiry: cython.int
-    expiry_at: cython.Py_ssize_t
-    condition: cython.int
-    operand_at: cython.Py_ssize_t
-    valkey: cython.bint
+    flags: readonly[cython.int]
+    expiry: readonly[cython.int]
+    expiry_at: readonly[cython.Py_ssize_t]
+    condition: readonly[cython.int]
+    operand_at: readonly[cython.Py_ssize_t]
+    valkey: readonly[cython.bint]
 
     @cython.ccall
     def read(

@@ -35,6 +35,9 @@ class StringCommand(Implementation):
     """The base of commands on the bytes of a string. at, size: what `view` found; form: see types/string.py."""
 
     __slots__ = ("at", "form", "size")
+    at: cython.p_const_uchar
+    size: cython.Py_ssize_t
+    form: cython.int
 
     @cython.cfunc
     def view(self, keys: Dict, n: cython.Py_ssize_t) -> cython.bint:

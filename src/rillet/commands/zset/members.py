@@ -19,6 +19,7 @@ from rillet.commands.keys.scan import scan_value
 from rillet.commands.lookup import read_value
 from rillet.commands.table_replies import write_score
 from rillet.commands.zset import command
+from rillet.commands.zset.values import keep, new_zset, zset_at
 from rillet.errors import CommandError
 from rillet.keyspace.database import Database
 from rillet.keyspace.rest_buffer import RestBuffer
@@ -26,13 +27,9 @@ from rillet.runtime.implementation import Implementation
 from rillet.runtime.session import Session
 from rillet.structs import float_text
 from rillet.structs.argument_spans import ArgumentSpans
+from rillet.structs.float_text import parse_plain
 from rillet.structs.integer_text import decimal
-from rillet.types.zset import Pair, Zset, is_classic
-
-if not cython.compiled:  # for compiled code, the .pxd declares these names
-    from rillet.commands.zset.values import keep, new_zset, zset_at
-    from rillet.structs.float_text import parse_plain
-    from rillet.types.zset import ADDED, GT, LT, NX, SKIPPED, UPDATED, XX
+from rillet.types.zset import ADDED, GT, LT, NX, SKIPPED, UPDATED, XX, Pair, Zset, is_classic
 
 _CH = cython.declare(cython.int, 16)
 _INCR = cython.declare(cython.int, 32)

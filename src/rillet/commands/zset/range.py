@@ -18,18 +18,16 @@ from rillet.commands.lookup import delete_if_empty, read_value, value_for_write
 from rillet.commands.set.operations import store_result
 from rillet.commands.table_replies import write_range
 from rillet.commands.zset import command
+from rillet.commands.zset.values import zset_at
 from rillet.errors import CommandError
 from rillet.keyspace.database import Database
 from rillet.runtime.implementation import Implementation
 from rillet.runtime.session import Session
 from rillet.structs import float_text
 from rillet.structs.argument_spans import ArgumentSpans
+from rillet.structs.listpack import parse_digits
 from rillet.types.compat import Compat
 from rillet.types.zset import GREATEST, LEAST, MemberRange, ScoreRange, Zset
-
-if not cython.compiled:  # for compiled code, the .pxd declares these names
-    from rillet.commands.zset.values import zset_at
-    from rillet.structs.listpack import parse_digits
 
 _NOT_INT = cython.declare(cython.longlong, -(2**63))
 RANK, SCORE, MEMBER = "rank", "score", "lex"

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rillet._cython import cython
+from rillet._cython import cython, readonly
 from rillet.errors import LogCorrupt, NewerFormat, ProtocolError
 from rillet.persistence.debug_delay import debug_delay
 from rillet.protocol.command_parser import CommandParser, unlimited_parser
@@ -39,18 +39,18 @@ class CommandApplier:
 
     __slots__ = ("path", "session", "engine", "parser", "here", "good", "fed", "commands", "refused", "delay",
                  "transaction", "words")  # fmt: skip
-    path: str
-    session: Session
+    path: readonly[str]
+    session: readonly[Session]
     engine: Engine
     parser: CommandParser
-    here: cython.longlong
-    good: cython.longlong
-    fed: cython.longlong
-    commands: cython.longlong
-    refused: cython.longlong
+    here: readonly[cython.longlong]
+    good: readonly[cython.longlong]
+    fed: readonly[cython.longlong]
+    commands: readonly[cython.longlong]
+    refused: readonly[cython.longlong]
     delay: cython.longlong
+    transaction: readonly[Any]  # list[list[bytes]] | None
     words: ArgumentSpans
-    transaction: Any  # list[list[bytes]] | None
 
     def __init__(self, path: str, session: Session, start: cython.longlong) -> None:
         self.path = path

@@ -35,12 +35,10 @@ from pathlib import Path
 from typing import BinaryIO
 from zlib import crc32
 
-from rillet._cython import cython
+from rillet._cython import cython, readonly
 from rillet.persistence.aof.position import PREFIX as POSITION
 from rillet.persistence.disk import Disk
-
-if not cython.compiled:  # compiled code gets these as C functions from the .pxd
-    from rillet.protocol.reply_writer import put_digits
+from rillet.protocol.reply_writer import put_digits
 
 MARK = b"#RILLET:"
 _MARK = cython.declare(bytes, MARK)
@@ -115,10 +113,10 @@ class FrameReader:
 
     __slots__ = ("ours", "plain_from", "break_at", "why", "_file", "_size", "_buffer", "_at", "_begun", "_file_seq",
                  "_crc", "_length", "_synced", "_seq")  # fmt: skip
-    ours: cython.bint
-    plain_from: cython.longlong
-    break_at: cython.longlong
-    why: str
+    ours: readonly[cython.bint]
+    plain_from: readonly[cython.longlong]
+    break_at: readonly[cython.longlong]
+    why: readonly[str]
     _file: BinaryIO
     _size: cython.longlong
     _buffer: bytes

@@ -32,6 +32,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rillet._cython import cython
 from rillet.errors import Misconf
@@ -45,9 +46,11 @@ from rillet.persistence.aof.rotation import AofRotation
 from rillet.persistence.aof.states import OFF, ON, WAIT_REWRITE
 from rillet.persistence.aof.syncer import AofSyncer
 from rillet.persistence.disk import REAL, Disk
-from rillet.protocol.propagation_buffer import PropagationBuffer
 from rillet.real_time import monotonic
-from rillet.runtime.engine import Engine
+
+if TYPE_CHECKING:
+    from rillet.protocol.propagation_buffer import PropagationBuffer
+    from rillet.runtime.engine import Engine
 
 _SECOND = 1.0
 # A check whether other processes removed, renamed or wrote the file costs a system call, up to a sixth of an XADD. So a

@@ -14,7 +14,7 @@ compiled, because a log may contain millions of commands.
 
 from __future__ import annotations
 
-from rillet._cython import cython
+from rillet._cython import cython, readonly
 from rillet.errors import LogCorrupt
 
 _LONGEST_LINE = cython.declare(cython.Py_ssize_t, 4096)
@@ -33,14 +33,14 @@ class CommandScan:
 
     __slots__ = ("path", "limit", "good", "commands", "first", "last", "beyond", "frame", "_here", "_rest", "_left",
                  "_skip", "_named", "_ending", "_open", "_inside")  # fmt: skip
-    path: str
-    limit: cython.longlong
-    good: cython.longlong
-    commands: cython.longlong
-    first: cython.longlong
-    last: cython.longlong
-    beyond: cython.longlong
-    frame: cython.longlong
+    path: readonly[str]
+    limit: readonly[cython.longlong]
+    good: readonly[cython.longlong]
+    commands: readonly[cython.longlong]
+    first: readonly[cython.longlong]
+    last: readonly[cython.longlong]
+    beyond: readonly[cython.longlong]
+    frame: readonly[cython.longlong]
     _here: cython.longlong
     _rest: bytes
     _left: cython.longlong

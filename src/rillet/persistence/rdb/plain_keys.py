@@ -15,18 +15,18 @@ versions, and for other values, the writer converts. Keys are written in the ord
 
 from __future__ import annotations
 
-from rillet._cython import cython
+from typing import Any
+
+from rillet._cython import cython, readonly
 from rillet.errors import Corrupt
 from rillet.keyspace.database import Database
 from rillet.structs.dict import Dict
+from rillet.structs.dict_table import u64
 from rillet.types.array import Array
 from rillet.types.rdb.primitives import RdbReader, RdbWriter
+from rillet.types.rdb.tables import write_key
 from rillet.types.stream.stream import Stream
 from rillet.types.string import String
-
-if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.structs.dict_table import u64
-    from rillet.types.rdb.tables import write_key
 
 END, LIMIT, OTHER = 0, 1, 2
 """The results of `PlainKeys.write`."""
@@ -49,11 +49,16 @@ class PlainKeys:
     """A walk over the keys of a database, from entry `at` on; `written` counts the keys that it wrote."""
 
     __slots__ = ("_database", "_out", "_packed", "at", "written")
+    _out: RdbWriter
+    _database: Database
+    _packed: cython.bint
+    at: readonly[cython.Py_ssize_t]
+    written: readonly[cython.Py_ssize_t]
 
     def __init__(self, out: RdbWriter, database: Database, packed: cython.bint) -> None:
         """packed: whether the RDB version has the types 16 to 18."""
-        self._out: RdbWriter = out
-        self._database: Database = database
+        self._out = out
+        self._database = database
         self._packed = packed
         self.at = 0
         self.written = 0
@@ -135,9 +140,9 @@ class PlainKeys:
 
 
 @cython.ccall
-def versioned_values(keys: Dict) -> list[object]:
+def versioned_values(keys: Dict) -> list[Any]:
     """Return all streams and arrays of a keyspace, which may need a newer RDB version than 10. O(objects)"""
-    found: list[object] = []
+    found: list[Any] = []
     chunk: object
     value: object
     for chunk in keys._objects:

@@ -26,10 +26,7 @@ from rillet.runtime.acl.key_access import first_after
 from rillet.runtime.key_specifications import KEYWORD_SEARCH
 from rillet.runtime.registry import Command
 from rillet.structs.argument_spans import ArgumentSpans
-from rillet.structs.glob import matches_any
-
-if not cython.compiled:  # the compiled module gets this C function from its .pxd file
-    from rillet.structs.glob import matches_any_at
+from rillet.structs.glob import matches_any, matches_any_at
 
 # For each selector and each key of a call: patterns.
 Patterns = list[list[list[bytes]]]
@@ -41,8 +38,13 @@ class CommandDecision:
     """The calls of one command that one user certainly may make."""
 
     __slots__ = ("_always", "_entry", "_first", "_fixed", "_keyword", "_last", "_patterns", "_step", "_wide")
-    _entry: Command | None
+    _always: cython.bint
+    _first: cython.Py_ssize_t
+    _last: cython.Py_ssize_t
+    _step: cython.Py_ssize_t
+    _fixed: cython.Py_ssize_t
     _keyword: bytes | None
+    _entry: Command | None
     _patterns: list[list[list[bytes]]]
     _wide: list[list[list[bytes]]]
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rillet._cython import cython
+from rillet._cython import cython, readonly
 from rillet.errors import CommandError, NoPerm, WrongPass
 from rillet.runtime.acl.commands import CommandSet, command_set
 from rillet.runtime.acl.file import read_users
@@ -59,15 +59,23 @@ class AccessControl:
     """The users of one engine by name, and the log of denied calls."""
 
     __slots__ = ("_commands", "_engine", "_made_for", "_password", "_spans", "default", "log", "users")
+    users: readonly[dict[bytes, User]]
+    default: readonly[User]
+    log: readonly[Any]
+    _engine: CommandEngine
+    _commands: CommandSet | None
+    _made_for: tuple[Any, ...]
+    _password: str
+    _spans: ArgumentSpans
 
     def __init__(self, engine: CommandEngine) -> None:
         self._engine = engine
-        self._commands: CommandSet | None = None
-        self._made_for: tuple[Any, ...] = ()
+        self._commands = None
+        self._made_for = ()
         # The words of a call that comes as a list.
         self._spans = ArgumentSpans()
         self.log = AclLog(engine)
-        self.users: dict[bytes, User] = {}
+        self.users = {}
         self.default = self._new_default()
         self.users[DEFAULT] = self.default
         self._password = ""

@@ -14,7 +14,7 @@ from hashlib import sha256
 from hmac import compare_digest
 from typing import Any
 
-from rillet._cython import cython
+from rillet._cython import cython, readonly
 from rillet.runtime.acl.command_decision import CommandDecision
 from rillet.runtime.acl.commands import CommandSet
 from rillet.runtime.acl.key_access import (
@@ -66,6 +66,17 @@ class User:
 
     __slots__ = ("_decisions", "_last_decision", "_last_entry", "commands", "enabled", "name", "no_password",
                  "passwords", "restricted", "sanitize", "selectors")  # fmt: skip
+    name: readonly[bytes]
+    commands: readonly[CommandSet]
+    enabled: readonly[cython.bint]
+    no_password: readonly[cython.bint]
+    sanitize: readonly[bytes]
+    passwords: readonly[list[bytes]]
+    selectors: readonly[list[Any]]
+    restricted: readonly[cython.bint]
+    _decisions: dict[Command, CommandDecision]
+    _last_entry: Command | None
+    _last_decision: CommandDecision | None
 
     def __init__(self, name: bytes, commands: CommandSet, all_channels: bool) -> None:
         self.name = name
@@ -74,7 +85,7 @@ class User:
         self.no_password = False
         # b"sanitize-payload", b"skip-sanitize-payload" or, in Redis 7.0, neither.
         self.sanitize = b"sanitize-payload" if commands.compat.knows(72) else b""
-        self.passwords: list[bytes] = []
+        self.passwords = []
         self.selectors = [Selector(commands, all_channels)]
         self.restricted = True
         self._forget_decisions()
@@ -105,10 +116,10 @@ class User:
         self.restricted = not any(selector.unlimited for selector in self.selectors)
 
     def _forget_decisions(self) -> None:
-        self._decisions: dict[Command, CommandDecision] = {}
+        self._decisions = {}
         # The last command: clients repeat a command.
-        self._last_entry: Command | None = None
-        self._last_decision: CommandDecision | None = None
+        self._last_entry = None
+        self._last_decision = None
 
     # -- rules ---------------------------------------------------------------------------------------
 

@@ -9,12 +9,9 @@ cost nothing. The array must not change meanwhile. Cost: O(slices and windows be
 
 from __future__ import annotations
 
-from rillet._cython import cython
-from rillet.structs.array.array_slice import ArraySlice
+from rillet._cython import cython, readonly
+from rillet.structs.array.array_slice import ArraySlice, offset_at, word_at
 from rillet.structs.array.sparse_array import ArrayBlock, SparseArray
-
-if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.structs.array.array_slice import offset_at, word_at
 
 _BLOCK_SLOTS = cython.declare(cython.longlong, 2048)
 _BLOCK_BITS = cython.declare(cython.int, 11)
@@ -30,8 +27,18 @@ class ArrayCursor:
 
     __slots__ = ("array", "index", "word", "_at", "_backwards", "_base", "_end", "_high", "_low", "_number",
                  "_part", "_step")  # fmt: skip
-    array: SparseArray
+    array: readonly[SparseArray]
+    index: readonly[cython.ulonglong]
+    word: readonly[cython.ulonglong]
+    _backwards: cython.bint
+    _step: cython.Py_ssize_t
+    _low: cython.ulonglong
+    _high: cython.ulonglong
+    _base: cython.ulonglong
     _part: ArraySlice
+    _at: cython.Py_ssize_t
+    _end: cython.Py_ssize_t
+    _number: cython.longlong
 
     def __init__(self, array: SparseArray, start: cython.ulonglong, end: cython.ulonglong) -> None:
         self.array = array

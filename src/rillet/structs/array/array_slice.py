@@ -23,20 +23,18 @@ from __future__ import annotations
 
 import struct
 from math import isfinite, isnan
-from typing import TYPE_CHECKING, Any
 
-from rillet._cython import cython
+from rillet._cython import cython, public
 from rillet.structs.float_text import reply_text
 from rillet.structs.integer_text import decimal
+from rillet.structs.listpack import parse_digits
+from rillet.structs.memory import copy_slice
 
-if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.structs.listpack import parse_digits
-    from rillet.structs.memory import copy_slice
+if cython.compiled:
+    from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING
+    from cython.cimports.cpython.bytes import PyBytes_AS_STRING
+    from cython.cimports.libc.string import memcpy
 
-if TYPE_CHECKING:  # C functions, which the .pxd declares for the compiled module
-    PyByteArray_AS_STRING: Any
-    PyBytes_AS_STRING: Any
-    memcpy: Any
 
 LEAST_WINDOW = 8
 """The offsets of the smallest window."""
@@ -62,7 +60,7 @@ def word_at(words: bytearray, at: cython.Py_ssize_t) -> cython.ulonglong:
     """Return the word at a place that exists."""
     if cython.compiled:
         word: cython.ulonglong = 0
-        memcpy(cython.address(word), PyByteArray_AS_STRING(words) + 8 * at, 8)  # noqa: F821
+        memcpy(cython.address(word), PyByteArray_AS_STRING(words) + 8 * at, 8)
         return word
     return int.from_bytes(words[8 * at : 8 * at + 8], "little")
 
@@ -73,7 +71,7 @@ def word_at(words: bytearray, at: cython.Py_ssize_t) -> cython.ulonglong:
 def set_word(words: bytearray, at: cython.Py_ssize_t, word: cython.ulonglong) -> cython.bint:
     """Store a word at a place that exists."""
     if cython.compiled:
-        memcpy(PyByteArray_AS_STRING(words) + 8 * at, cython.address(word), 8)  # noqa: F821
+        memcpy(PyByteArray_AS_STRING(words) + 8 * at, cython.address(word), 8)
     else:
         words[8 * at : 8 * at + 8] = word.to_bytes(8, "little")
     return True
@@ -86,7 +84,7 @@ def offset_at(offsets: bytearray, at: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """Return the offset at a place that exists."""
     if cython.compiled:
         offset: cython.ushort = 0
-        memcpy(cython.address(offset), PyByteArray_AS_STRING(offsets) + 2 * at, 2)  # noqa: F821
+        memcpy(cython.address(offset), PyByteArray_AS_STRING(offsets) + 2 * at, 2)
         return offset
     return int.from_bytes(offsets[2 * at : 2 * at + 2], "little")
 
@@ -97,7 +95,7 @@ def offset_at(offsets: bytearray, at: cython.Py_ssize_t) -> cython.Py_ssize_t:
 def set_offset(offsets: bytearray, at: cython.Py_ssize_t, value: cython.Py_ssize_t) -> cython.bint:
     if cython.compiled:
         offset: cython.ushort = value
-        memcpy(PyByteArray_AS_STRING(offsets) + 2 * at, cython.address(offset), 2)  # noqa: F821
+        memcpy(PyByteArray_AS_STRING(offsets) + 2 * at, cython.address(offset), 2)
     else:
         offsets[2 * at : 2 * at + 2] = value.to_bytes(2, "little")
     return True
@@ -121,7 +119,7 @@ def double_of(word: cython.ulonglong) -> cython.double:
     bits: cython.ulonglong = word & (_ALL_BITS ^ _TAG)
     if cython.compiled:
         value: cython.double = 0
-        memcpy(cython.address(value), cython.address(bits), 8)  # noqa: F821
+        memcpy(cython.address(value), cython.address(bits), 8)
         return value
     found: float = struct.unpack("<d", bits.to_bytes(8, "little"))[0]
     return found
@@ -144,7 +142,7 @@ def word_of_double(value: cython.double) -> cython.ulonglong:
     """Return the word of a double; its low two bits are lost."""
     if cython.compiled:
         bits: cython.ulonglong = 0
-        memcpy(cython.address(bits), cython.address(value), 8)  # noqa: F821
+        memcpy(cython.address(bits), cython.address(value), 8)
         return bits & (_ALL_BITS ^ _TAG) | 2
     return int.from_bytes(struct.pack("<d", value), "little") & (_ALL_BITS ^ _TAG) | 2
 
@@ -158,7 +156,7 @@ def word_of_short(data: bytes) -> cython.ulonglong:
     if not cython.compiled:
         return 3 | size << 2 | int.from_bytes(data, "little") << 8
     word: cython.ulonglong = 0
-    memcpy(cython.address(word), PyBytes_AS_STRING(data), size)  # noqa: F821
+    memcpy(cython.address(word), PyBytes_AS_STRING(data), size)
     return word << 8 | cython.cast(cython.ulonglong, size) << 2 | 3
 
 
@@ -233,8 +231,13 @@ class ArraySlice:
     """Values at offsets of one slice. `room`: places in `words`; `offset`, `top`: first and last offset, if dense."""
 
     __slots__ = ("count", "dense", "offset", "offsets", "room", "top", "words")
-    words: bytearray
-    offsets: bytearray
+    dense: public[cython.bint]
+    count: public[cython.Py_ssize_t]
+    offset: public[cython.Py_ssize_t]
+    room: public[cython.Py_ssize_t]
+    top: public[cython.Py_ssize_t]
+    words: public[bytearray]
+    offsets: public[bytearray]
 
     def __init__(self, dense: cython.bint, offset: cython.Py_ssize_t, room: cython.Py_ssize_t) -> None:
         self.dense = dense

@@ -13,12 +13,12 @@ position was reached last, so that none is visited twice. Texts without special 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rillet._cython import cython
 
-if TYPE_CHECKING:  # a C function, which the .pxd declares for the compiled module
-    PyByteArray_AS_STRING: Any
+if cython.compiled:
+    from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING
 
 AT_START, AT_END, AT_WORD_START, AT_WORD_END, AT_WORD_BOUNDARY, INSIDE_WORD = 1, 2, 16, 32, 64, 128
 
@@ -42,7 +42,7 @@ def _numbers(values: list[int]) -> Any:
 @cython.exceptval(check=False)
 def _pointer(numbers: bytearray) -> cython.p_uint:
     """Return the address of an array of C integers; compiled only."""
-    return cython.cast(cython.p_uint, PyByteArray_AS_STRING(numbers))  # noqa: F821
+    return cython.cast(cython.p_uint, PyByteArray_AS_STRING(numbers))
 
 
 def bit_sets(sets: list[list[tuple[int, int]]]) -> list[int]:
@@ -94,11 +94,15 @@ class RegexMatcher:
     __slots__ = (
         "_edges", "_ends", "_first", "_first_steps", "_fold", "_positions", "_sets", "_starts", "_texts",
     )  # fmt: skip
+    _positions: cython.Py_ssize_t
+    _texts: list[Any]
+    _starts: cython.bint
+    _ends: cython.bint
+    _fold: cython.bint
     _sets: Any  # bytearrays of C integers; interpreted, lists
     _first_steps: Any
     _edges: Any
     _first: Any
-    _texts: list[Any]
 
     def __init__(self) -> None:
         self._positions = 0

@@ -21,11 +21,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rillet._cython import cython
-from rillet.structs.array.array_slice import ArraySlice
-
-if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.structs.array.array_slice import data_of, offset_at, set_word, word_at, word_of
+from rillet._cython import cython, public, readonly
+from rillet.structs.array.array_slice import ArraySlice, data_of, offset_at, set_word, word_at, word_of
 
 NO_INDEX = 2**64 - 1
 """The insert index of an array into which nothing was inserted; no value can be there."""
@@ -42,7 +39,9 @@ class ArrayBlock:
     """A part of a large directory: the slices from `number` * 2048 on."""
 
     __slots__ = ("count", "number", "slots")
-    slots: list[Any]
+    number: readonly[cython.longlong]
+    count: readonly[cython.Py_ssize_t]
+    slots: readonly[list[Any]]
 
     def __init__(self, number: cython.longlong) -> None:
         self.number = number
@@ -67,10 +66,20 @@ class SparseArray:
         "block_room", "blocks", "count", "directory", "highest", "insert_index", "shift", "slice_bytes", "slice_size",
         "slices", "spare", "string_bytes", "strings", "_filled",
     )  # fmt: skip
-    directory: list[Any]
-    blocks: list[Any]
-    strings: list[Any]
-    spare: list[Any]
+    count: readonly[cython.ulonglong]
+    insert_index: public[cython.ulonglong]
+    highest: readonly[cython.longlong]
+    slices: readonly[cython.Py_ssize_t]
+    slice_size: readonly[cython.Py_ssize_t]
+    shift: readonly[cython.int]
+    directory: readonly[list[Any]]
+    blocks: readonly[list[Any]]
+    block_room: readonly[cython.Py_ssize_t]
+    strings: readonly[list[Any]]
+    spare: readonly[list[Any]]
+    slice_bytes: readonly[cython.Py_ssize_t]
+    string_bytes: readonly[cython.Py_ssize_t]
+    _filled: cython.Py_ssize_t
 
     def __init__(self, slice_size: cython.Py_ssize_t = 4096) -> None:
         """slice_size: indexes per slice, a power of two from 256 to 65536."""

@@ -18,15 +18,21 @@ from collections.abc import Callable
 
 from rillet._cython import cython
 from rillet.errors import Corrupt
-from rillet.structs.array.array_slice import ArraySlice, word_of, word_of_integer, word_of_short
+from rillet.structs.array.array_slice import (
+    ArraySlice,
+    double_of,
+    integer_of,
+    offset_at,
+    word_at,
+    word_of,
+    word_of_integer,
+    word_of_short,
+)
 from rillet.structs.array.sparse_array import NO_INDEX, SparseArray
 from rillet.structs.integer_text import decimal
 from rillet.types.array import Array
 from rillet.types.encoding_limits import EncodingLimits
 from rillet.types.rdb.primitives import RdbReader, RdbWriter
-
-if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.structs.array.array_slice import double_of, integer_of, offset_at, word_at
 
 TYPE_ARRAY = 28
 VERSION = 14

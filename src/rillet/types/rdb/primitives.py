@@ -41,9 +41,10 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from rillet._cython import cython
+from rillet._cython import cython, public, readonly
 from rillet.errors import Corrupt
-from rillet.structs.crc64 import crc64
+from rillet.structs.crc64 import crc64, crc64_of
+from rillet.structs.lzf import pack, refuse_block, unpack
 
 if cython.compiled:
     from cython.cimports.cpython.bytearray import (  # type: ignore[import-not-found, unused-ignore]
@@ -54,9 +55,6 @@ if cython.compiled:
         PyBytes_FromStringAndSize,
     )
     from cython.cimports.libc.string import memcpy, memmove  # type: ignore[import-not-found, unused-ignore]
-else:  # the compiled module gets these C functions from its .pxd file
-    from rillet.structs.crc64 import crc64_of
-    from rillet.structs.lzf import pack, refuse_block, unpack
 
 PIECE = 1 << 20
 """The number of bytes that are written or read at a time."""
@@ -105,6 +103,9 @@ class RdbWriter:
     """Writer of RDB bytes. `compression` is the setting rdbcompression; `sink` receives the bytes in pieces."""
 
     __slots__ = ("out", "compression", "sink")
+    out: readonly[bytearray]
+    compression: public[cython.bint]
+    sink: public[Callable[[bytes], object] | None]
 
     def __init__(self, compression: bool = True, sink: Callable[[bytes], object] | None = None) -> None:
         self.out = bytearray()
@@ -292,10 +293,23 @@ class RdbReader:
     )  # fmt: skip
     p: cython.p_const_uchar
     window: Any
+    at: cython.Py_ssize_t
+    limit: cython.Py_ssize_t
+    base: cython.longlong
+    mark: public[cython.longlong]
+    ms: readonly[cython.ulonglong]
+    seq: readonly[cython.ulonglong]
+    special: readonly[cython.bint]
     source: Any
-    helper: Any
-    corrected: list[str]
+    checksum: cython.ulonglong
+    _summed: cython.Py_ssize_t
+    _sums: cython.bint
+    _keeps: cython.bint
     _kept: bytearray
+    _kept_from: cython.Py_ssize_t
+    end_of_peek: cython.Py_ssize_t
+    helper: public[Any]
+    corrected: public[list[str]]
 
     def __init__(self, data: bytes = b"", position: cython.Py_ssize_t = 0, end: int | None = None) -> None:
         if end is None:

@@ -47,13 +47,11 @@ from rillet.structs.rax_iterator import RaxIterator
 from rillet.types.rdb.primitives import RdbReader, RdbWriter
 from rillet.types.rdb.stream_node_batch import NodeBatch
 from rillet.types.stream.group import Consumer, Group
+from rillet.types.stream.id import less
 from rillet.types.stream.idmp import DURATION_RANGE, MAX_ENTRIES_RANGE, Producer, Producers
 from rillet.types.stream.pending import PendingTable
 from rillet.types.stream.stream import Stream
 from rillet.types.stream.validation import LivingEntries
-
-if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.types.stream.id import less
 
 TYPE_STREAM_5 = 15
 TYPE_STREAM_7 = 19

@@ -15,12 +15,14 @@ code uses batches: interpreted threads would wait for the GIL.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from rillet._cython import cython
+from rillet._cython import cython, readonly
 from rillet.errors import Corrupt
 from rillet.structs.listpack import Listpack
+from rillet.structs.lzf import refuse_block, unpack
 from rillet.types.rdb.primitives import RdbReader
+from rillet.types.stream.id import key_ms, key_seq
 from rillet.types.stream.stream import Stream
 from rillet.types.stream.validation import LivingEntries
 
@@ -29,14 +31,8 @@ if cython.compiled:
         PyByteArray_FromStringAndSize,
     )
     from cython.cimports.libc.string import memcpy  # type: ignore[import-not-found, unused-ignore]
-else:  # the compiled module gets these C functions from its .pxd file
-    from rillet.structs.lzf import refuse_block, unpack
-    from rillet.types.stream.id import key_ms, key_seq
 
-# The .pxd declares the C arrays of NodeBatch, so mypy does not find these attributes.
-# mypy: disable-error-code="attr-defined, misc"
-
-_MOST = cython.declare(cython.Py_ssize_t, 1024)  # the length of NodeBatch's C arrays, declared in the .pxd
+_MOST = cython.declare(cython.Py_ssize_t, 1024)  # the length of NodeBatch's C arrays
 _MOST_BYTES = cython.declare(cython.Py_ssize_t, 1 << 23)
 _NODE = "Stream listpack integrity check failed"  # the message that Redis logs
 
@@ -50,10 +46,24 @@ class NodeBatch:
         "base", "begins", "count", "damage", "data", "ends", "first", "half", "keys", "ms", "nodes", "packed", "second",
         "seq", "size", "source", "walked", "window",
     )  # fmt: skip
-    base: cython.longlong
-    keys: list[bytes]
-    nodes: list[Listpack]
+    keys: readonly[list[bytes]]
+    nodes: readonly[list[Listpack]]
+    count: readonly[cython.Py_ssize_t]
+    half: readonly[cython.Py_ssize_t]
+    first: LivingEntries
+    second: LivingEntries
     window: Any
+    base: cython.longlong
+    source: Annotated[Any, cython.p_const_uchar[1024]]
+    data: Annotated[Any, cython.p_uchar[1024]]
+    packed: Annotated[Any, cython.Py_ssize_t[1024]]
+    size: Annotated[Any, cython.Py_ssize_t[1024]]
+    begins: Annotated[Any, cython.Py_ssize_t[1024]]
+    ends: Annotated[Any, cython.Py_ssize_t[1024]]
+    ms: Annotated[Any, cython.ulonglong[1024]]
+    seq: Annotated[Any, cython.ulonglong[1024]]
+    damage: Annotated[Any, cython.int[1024]]
+    walked: Annotated[Any, cython.bint[1024]]
 
     def __init__(self) -> None:
         self.count = 0

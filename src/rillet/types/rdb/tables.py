@@ -11,11 +11,9 @@ import struct
 from rillet._cython import cython
 from rillet.errors import Corrupt
 from rillet.structs.dict import Dict
+from rillet.structs.dict_table import u64
 from rillet.structs.skiplist import Skiplist
 from rillet.types.rdb.primitives import RdbReader, RdbWriter
-
-if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.structs.dict_table import u64
 
 _FREE_MARK = cython.declare(cython.ulonglong, (1 << 64) - 1)
 _MOST_BUCKETS = cython.declare(cython.ulonglong, 1 << 24)

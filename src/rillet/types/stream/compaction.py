@@ -38,14 +38,12 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from rillet._cython import cython
+from rillet._cython import cython, readonly
 from rillet.structs.listpack import Listpack
 from rillet.structs.rax_iterator import RaxIterator
+from rillet.types.stream.id import delta, encode_key, key_ms, key_seq, less, undelta
+from rillet.types.stream.node import entry_before, int_at, master_fields, size_at
 from rillet.types.stream.stream import Stream
-
-if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.types.stream.id import delta, encode_key, key_ms, key_seq, less, undelta
-    from rillet.types.stream.node import entry_before, int_at, master_fields, size_at
 
 MAX_BYTES = 256 * 1024
 """Nodes with more bytes are not rewritten, because a rewrite is not interrupted."""
@@ -73,15 +71,15 @@ class StreamCompactor:
         "_last_ms", "_last_seq", "_limit", "_living", "_max_bytes", "_max_entries", "_new", "_new_keys", "_out",
         "_out_entries", "_out_key", "_out_ms", "_out_seq",
     )  # fmt: skip
-    stream: Stream
-    position: bytes
-    nodes: cython.Py_ssize_t
-    moved: cython.Py_ssize_t
-    freed: cython.Py_ssize_t
-    total: cython.Py_ssize_t
-    wasted: cython.Py_ssize_t
-    rax_freed: cython.Py_ssize_t
-    rax_wasted: cython.Py_ssize_t
+    stream: readonly[Stream]
+    position: readonly[bytes]
+    nodes: readonly[cython.Py_ssize_t]
+    moved: readonly[cython.Py_ssize_t]
+    freed: readonly[cython.Py_ssize_t]
+    total: readonly[cython.Py_ssize_t]
+    wasted: readonly[cython.Py_ssize_t]
+    rax_freed: readonly[cython.Py_ssize_t]
+    rax_wasted: readonly[cython.Py_ssize_t]
     _limit: bytes
     _max_bytes: cython.longlong
     _max_entries: cython.longlong

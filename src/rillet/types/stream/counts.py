@@ -28,13 +28,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from rillet._cython import cython
+from rillet._cython import cython, readonly
 from rillet.structs.rax_iterator import RaxIterator
+from rillet.types.stream.id import encode_key, key_ms, key_seq
 from rillet.types.stream.iterator import StreamIterator, StreamNodes
-
-if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.types.stream.id import encode_key, key_ms, key_seq
-    from rillet.types.stream.node import int_at
+from rillet.types.stream.node import int_at
 
 PIECE = 128
 _COUNT = cython.declare(cython.Py_ssize_t, 6)  # position of a node's entry count, after the listpack header
@@ -50,11 +48,11 @@ class StreamCounts:
     """
 
     __slots__ = ("found_ms", "found_seq", "keys", "piece", "sums")
-    piece: cython.Py_ssize_t
-    keys: list[bytes]
-    sums: list[int]
-    found_ms: cython.ulonglong
-    found_seq: cython.ulonglong
+    piece: readonly[cython.Py_ssize_t]
+    keys: readonly[list[bytes]]
+    sums: readonly[list[int]]
+    found_ms: readonly[cython.ulonglong]
+    found_seq: readonly[cython.ulonglong]
 
     def __init__(self, piece: int = PIECE) -> None:
         self.piece = piece

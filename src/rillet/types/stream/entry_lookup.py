@@ -17,12 +17,10 @@ Costs: O(1) for a neighbour, otherwise O(log nodes + one node).
 
 from __future__ import annotations
 
-from rillet._cython import cython
+from rillet._cython import cython, readonly
+from rillet.types.stream.id import less
 from rillet.types.stream.iterator import StreamIterator
 from rillet.types.stream.stream import Stream
-
-if not cython.compiled:  # the compiled module gets this C function from its .pxd file
-    from rillet.types.stream.id import less
 
 _MAX = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
 _STEPS = cython.declare(cython.int, 8)
@@ -34,10 +32,10 @@ class EntryLookup:
     """Lookup of entries of one stream by ID. After `find` returns True, the iterator `entries` is at the entry."""
 
     __slots__ = ("ahead", "entries", "given", "stream")
-    stream: Stream
-    entries: StreamIterator
-    ahead: cython.bint
-    given: cython.bint
+    stream: readonly[Stream]
+    entries: readonly[StreamIterator]
+    ahead: readonly[cython.bint]
+    given: readonly[cython.bint]
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream

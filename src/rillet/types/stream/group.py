@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rillet._cython import cython
+from rillet._cython import cython, public, readonly
 from rillet.types.stream.group_check import check_group
 from rillet.types.stream.iterator import NodePlace
 from rillet.types.stream.pending import PendingIndex, PendingIterator, PendingTable
@@ -51,12 +51,12 @@ class Consumer:
     """
 
     __slots__ = ("active_time", "group_name", "index", "name", "number", "seen_time")
-    name: bytes
-    group_name: bytes
-    seen_time: cython.longlong
-    active_time: cython.longlong
-    number: cython.Py_ssize_t
-    index: PendingIndex
+    name: readonly[bytes]
+    group_name: readonly[bytes]
+    seen_time: public[cython.longlong]
+    active_time: public[cython.longlong]
+    number: readonly[cython.Py_ssize_t]
+    index: readonly[PendingIndex]
 
     def __init__(self, name: bytes, group_name: bytes, seen_time: cython.longlong) -> None:
         self.name = name
@@ -80,16 +80,16 @@ class Group:
     __slots__ = (
         "consumers", "entries_read", "index", "last_ms", "last_seq", "name", "nobody", "order", "place", "table",
     )  # fmt: skip
-    name: bytes
-    last_ms: cython.ulonglong
-    last_seq: cython.ulonglong
-    entries_read: cython.longlong
-    table: PendingTable
-    index: PendingIndex
-    order: TimeOrder
-    consumers: dict[bytes, Consumer]
-    nobody: Consumer
-    place: NodePlace | None  # of the last delivered entry, so that the next delivery need not search it
+    name: readonly[bytes]
+    last_ms: public[cython.ulonglong]
+    last_seq: public[cython.ulonglong]
+    entries_read: public[cython.longlong]
+    table: readonly[PendingTable]
+    index: readonly[PendingIndex]
+    order: readonly[TimeOrder]
+    consumers: readonly[dict[bytes, Consumer]]
+    nobody: readonly[Consumer]
+    place: readonly[NodePlace | None]  # of the last delivered entry, so that the next delivery need not search it
 
     def __init__(
         self,

@@ -32,7 +32,7 @@ from datetime import UTC, timedelta
 from datetime import datetime as DateTime
 from typing import NamedTuple
 
-from rillet._cython import cython
+from rillet._cython import cython, readonly
 
 MAX = 0xFFFF_FFFF_FFFF_FFFF
 _MASK = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
@@ -89,10 +89,10 @@ class IDReader:
     """Parses IDs into its attributes `ms`, `seq`, `seq_given` and `exclusive`."""
 
     __slots__ = ("exclusive", "ms", "seq", "seq_given")
-    ms: cython.ulonglong
-    seq: cython.ulonglong
-    seq_given: cython.bint
-    exclusive: cython.bint
+    ms: readonly[cython.ulonglong]
+    seq: readonly[cython.ulonglong]
+    seq_given: readonly[cython.bint]
+    exclusive: readonly[cython.bint]
 
     def __init__(self) -> None:
         self.ms = 0

@@ -26,23 +26,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from rillet._cython import cython
+from rillet._cython import cython, public, readonly
 from rillet.structs.listpack import Listpack
 from rillet.structs.rax import Rax
 from rillet.structs.rax_iterator import RaxIterator
 from rillet.types.sized import SizedValue
-
-if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.types.stream.id import encode_key, key_ms, key_seq, less, undelta
-    from rillet.types.stream.node import (
-        count_deleted,
-        entry_before,
-        first_entry,
-        int_at,
-        mark_deleted,
-        master_fields,
-        size_at,
-    )
+from rillet.types.stream.id import encode_key, key_ms, key_seq, less, undelta
+from rillet.types.stream.node import (
+    count_deleted,
+    entry_before,
+    first_entry,
+    int_at,
+    mark_deleted,
+    master_fields,
+    size_at,
+)
 
 _COUNT = cython.declare(cython.Py_ssize_t, 6)  # position of a node's entry count, after the listpack header
 _DELETED = cython.declare(cython.longlong, 1)
@@ -70,24 +68,24 @@ class StreamNodes(SizedValue):
         "rax", "sums", "tail", "tail_entries", "tail_fields", "tail_live",
         "tail_ms", "tail_pos", "tail_seq",
     )  # fmt: skip
-    changes: cython.longlong
+    rax: readonly[Rax]
+    length: public[cython.ulonglong]
+    node_bytes: public[cython.Py_ssize_t]
+    tail: public[Listpack | None]
+    tail_ms: readonly[cython.ulonglong]
+    tail_seq: readonly[cython.ulonglong]
+    tail_live: readonly[cython.longlong]
+    tail_entries: readonly[cython.longlong]
+    tail_fields: readonly[cython.Py_ssize_t]
+    tail_pos: readonly[cython.Py_ssize_t]
+    head: public[Listpack | None]
+    head_key: readonly[bytes]
+    head_pos: readonly[cython.Py_ssize_t]
+    sums: public[Any]
+    changes: readonly[cython.longlong]
     node: Listpack | None
     node_ms: cython.ulonglong
     node_seq: cython.ulonglong
-    rax: Rax
-    length: cython.ulonglong
-    node_bytes: cython.Py_ssize_t
-    tail: Listpack | None
-    tail_ms: cython.ulonglong
-    tail_seq: cython.ulonglong
-    tail_live: cython.longlong
-    tail_entries: cython.longlong
-    tail_fields: cython.Py_ssize_t
-    tail_pos: cython.Py_ssize_t
-    head: Listpack | None
-    head_key: bytes
-    head_pos: cython.Py_ssize_t
-    sums: Any
 
     def __init__(self) -> None:
         self.charge = 0
@@ -209,27 +207,27 @@ class StreamIterator:
         "value_pos", "value_start", "value_text", "_ahead", "_field_next", "_fields_left", "_flags_pos",
         "_master_count", "_master_ms", "_master_seq", "_master_start", "_nodes", "_over", "_pos", "_reverse",
     )  # fmt: skip
-    stream: StreamNodes | None
-    start_ms: cython.ulonglong
-    start_seq: cython.ulonglong
-    end_ms: cython.ulonglong
-    end_seq: cython.ulonglong
-    skip_tombstones: cython.bint
-    lp: Listpack | None
-    ms: cython.ulonglong
-    seq: cython.ulonglong
-    numfields: cython.Py_ssize_t
-    flags: cython.longlong
-    field_pos: cython.Py_ssize_t
-    field_text: cython.bint
-    field_start: cython.Py_ssize_t
-    field_len: cython.Py_ssize_t
-    field_int: cython.longlong
-    value_pos: cython.Py_ssize_t
-    value_text: cython.bint
-    value_start: cython.Py_ssize_t
-    value_len: cython.Py_ssize_t
-    value_int: cython.longlong
+    stream: readonly[StreamNodes | None]
+    start_ms: readonly[cython.ulonglong]
+    start_seq: readonly[cython.ulonglong]
+    end_ms: readonly[cython.ulonglong]
+    end_seq: readonly[cython.ulonglong]
+    skip_tombstones: public[cython.bint]
+    lp: readonly[Listpack | None]
+    ms: readonly[cython.ulonglong]
+    seq: readonly[cython.ulonglong]
+    numfields: readonly[cython.Py_ssize_t]
+    flags: readonly[cython.longlong]
+    field_pos: readonly[cython.Py_ssize_t]
+    field_text: readonly[cython.bint]
+    field_start: readonly[cython.Py_ssize_t]
+    field_len: readonly[cython.Py_ssize_t]
+    field_int: readonly[cython.longlong]
+    value_pos: readonly[cython.Py_ssize_t]
+    value_text: readonly[cython.bint]
+    value_start: readonly[cython.Py_ssize_t]
+    value_len: readonly[cython.Py_ssize_t]
+    value_int: readonly[cython.longlong]
     _reverse: cython.bint
     _over: cython.bint
     _nodes: RaxIterator | None

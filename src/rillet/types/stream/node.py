@@ -36,10 +36,7 @@ from __future__ import annotations
 from rillet._cython import cython
 from rillet.errors import Corrupt
 from rillet.structs.argument_spans import ArgumentSpans
-from rillet.structs.listpack import Listpack
-
-if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.structs.listpack import is_int64, parse_int64
+from rillet.structs.listpack import Listpack, is_int64, parse_int64
 
 DELETED = 1
 """Entry flag: a tombstone (STREAM_ITEM_FLAG_DELETED)."""

@@ -42,14 +42,13 @@ search every group for each entry.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rillet._cython import cython
+from rillet._cython import cython, readonly
+from rillet.structs.memory import copy_slice
 
-if TYPE_CHECKING:  # the compiled module gets this C function from its .pxd file
-    memcpy: Any
-if not cython.compiled:  # the compiled module gets this C function from its .pxd file
-    from rillet.structs.memory import copy_slice
+if cython.compiled:
+    from cython.cimports.libc.string import memcpy
 
 _RECORD = cython.declare(cython.Py_ssize_t, 52)  # the size of a record in bytes
 _SLOTS = cython.declare(cython.Py_ssize_t, 256)  # the maximum number of slots on a page of an index
@@ -74,7 +73,7 @@ def _get64(buf: bytearray, pos: cython.Py_ssize_t) -> cython.ulonglong:
         raise IndexError("pending entries: a read would exceed the table")
     if cython.compiled:
         fr: cython.p_uchar = buf
-        memcpy(cython.address(value), fr + pos, 8)  # noqa: F821
+        memcpy(cython.address(value), fr + pos, 8)
         return value
     return int.from_bytes(buf[pos : pos + 8], sys.byteorder)
 
@@ -86,7 +85,7 @@ def _put64(buf: bytearray, pos: cython.Py_ssize_t, value: cython.ulonglong) -> c
         raise IndexError("pending entries: a write would exceed the table")
     if cython.compiled:
         to: cython.p_uchar = buf
-        memcpy(to + pos, cython.address(value), 8)  # noqa: F821
+        memcpy(to + pos, cython.address(value), 8)
     else:
         buf[pos : pos + 8] = value.to_bytes(8, sys.byteorder)
     return True
@@ -100,7 +99,7 @@ def _get32(buf: bytearray, pos: cython.Py_ssize_t) -> cython.Py_ssize_t:
         raise IndexError("pending entries: a read would exceed the table")
     if cython.compiled:
         fr: cython.p_uchar = buf
-        memcpy(cython.address(value), fr + pos, 4)  # noqa: F821
+        memcpy(cython.address(value), fr + pos, 4)
         return value
     return int.from_bytes(buf[pos : pos + 4], sys.byteorder)
 
@@ -114,7 +113,7 @@ def _put32(buf: bytearray, pos: cython.Py_ssize_t, number: cython.Py_ssize_t) ->
         raise IndexError("pending entries: a write would exceed the table")
     if cython.compiled:
         to: cython.p_uchar = buf
-        memcpy(to + pos, cython.address(value), 4)  # noqa: F821
+        memcpy(to + pos, cython.address(value), 4)
     else:
         buf[pos : pos + 4] = number.to_bytes(4, sys.byteorder)
     return True
@@ -137,8 +136,8 @@ class PendingPage:
     """One page of an index: slots sorted by ID, four bytes each."""
 
     __slots__ = ("buf", "count")
-    buf: bytearray
-    count: cython.Py_ssize_t
+    buf: readonly[bytearray]
+    count: readonly[cython.Py_ssize_t]
 
     def __init__(self, room: cython.Py_ssize_t) -> None:
         self.buf = bytearray(4 * room)
@@ -184,13 +183,13 @@ class PendingTable:
     """
 
     __slots__ = ("buf", "count", "free", "owners", "refs", "slots", "spare_owners")
-    buf: bytearray
-    count: cython.Py_ssize_t  # number of slots in use
-    slots: cython.Py_ssize_t  # number of all slots, in use or free
-    free: cython.Py_ssize_t  # the first free slot; the field `later` of each free slot links the next one
-    owners: list[Any]
-    spare_owners: list[int]
-    refs: PendingIndex
+    buf: readonly[bytearray]
+    count: readonly[cython.Py_ssize_t]  # number of slots in use
+    slots: readonly[cython.Py_ssize_t]  # number of all slots, in use or free
+    free: readonly[cython.Py_ssize_t]  # the first free slot; the field `later` of each free slot links the next one
+    owners: readonly[list[Any]]
+    spare_owners: readonly[list[int]]
+    refs: readonly[PendingIndex]
 
     def __init__(self) -> None:
         self.buf = bytearray()
@@ -486,15 +485,15 @@ class PendingIndex:
     """Slots sorted by ID; each ID occurs once."""
 
     __slots__ = ("at_page", "at_pos", "bounds", "count", "found", "pages", "version")
-    pages: list[PendingPage]
+    pages: readonly[list[PendingPage]]
     # `bounds` has an ID of 16 bytes per page: at most the page's first ID, and greater than the last ID of the page
     # before it. A single page needs no bound. Empty indexes share `_NO_PAGES` and `_NO_BOUNDS`, which saves memory.
-    bounds: bytearray
-    count: cython.Py_ssize_t
-    version: cython.longlong  # incremented when slots move, so that iterators search their position again
-    found: cython.Py_ssize_t  # set when `insert` returns False: the slot that already has the ID
-    at_page: cython.Py_ssize_t  # page at which the last search ended (the finger)
-    at_pos: cython.Py_ssize_t
+    bounds: readonly[bytearray]
+    count: readonly[cython.Py_ssize_t]
+    version: readonly[cython.longlong]  # incremented when slots move, so that iterators search their position again
+    found: readonly[cython.Py_ssize_t]  # set when `insert` returns False: the slot that already has the ID
+    at_page: readonly[cython.Py_ssize_t]  # page at which the last search ended (the finger)
+    at_pos: readonly[cython.Py_ssize_t]
 
     def __init__(self) -> None:
         self.pages = _NO_PAGES
@@ -778,15 +777,15 @@ class PendingIterator:
     """
 
     __slots__ = ("_index", "_page", "_pos", "_version", "ms", "seq", "slot", "_inclusive", "_table")
-    _index: PendingIndex
     _table: PendingTable
+    _index: PendingIndex
     _page: cython.Py_ssize_t
     _pos: cython.Py_ssize_t
     _version: cython.longlong
     _inclusive: cython.bint
-    slot: cython.Py_ssize_t
-    ms: cython.ulonglong
-    seq: cython.ulonglong
+    slot: readonly[cython.Py_ssize_t]
+    ms: readonly[cython.ulonglong]
+    seq: readonly[cython.ulonglong]
 
     def __init__(
         self, table: PendingTable, index: PendingIndex, ms: cython.ulonglong = 0, seq: cython.ulonglong = 0

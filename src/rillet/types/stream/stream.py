@@ -44,30 +44,28 @@ Rejected: an index of IDs beside the tree (100 bytes more per entry), and nodes 
 
 from __future__ import annotations
 
-from rillet._cython import cython
+from rillet._cython import cython, public, readonly
 from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.listpack import Listpack
 from rillet.structs.rax_iterator import RaxIterator
 from rillet.types.compat import LAG_A, LAG_C
 from rillet.types.stream.check import check_stream
 from rillet.types.stream.group import Group
+from rillet.types.stream.id import delta, encode_key, key_ms, key_seq, less, undelta
 from rillet.types.stream.idmp import Producers
 from rillet.types.stream.iterator import StreamIterator, StreamNodes
+from rillet.types.stream.node import (
+    append_entry,
+    count_deleted,
+    entry_before,
+    first_entry,
+    int_at,
+    mark_deleted,
+    master_fields,
+    new_node,
+    size_at,
+)
 from rillet.types.stream.pending import PendingTable
-
-if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.types.stream.id import delta, encode_key, key_ms, key_seq, less, undelta
-    from rillet.types.stream.node import (
-        append_entry,
-        count_deleted,
-        entry_before,
-        first_entry,
-        int_at,
-        mark_deleted,
-        master_fields,
-        new_node,
-        size_at,
-    )
 
 __all__ = ["Stream", "StreamIterator"]
 
@@ -105,27 +103,27 @@ class Stream(StreamNodes):
         "max_deleted_ms", "max_deleted_seq", "next_ms", "next_seq", "pending", "stop_ms", "stop_seq", "stopped",
         "trim_living", "trim_pos", "unread_ms", "unread_seq",
     )  # fmt: skip
-    last_ms: cython.ulonglong
-    last_seq: cython.ulonglong
-    first_ms: cython.ulonglong
-    first_seq: cython.ulonglong
-    max_deleted_ms: cython.ulonglong
-    max_deleted_seq: cython.ulonglong
-    entries_added: cython.ulonglong
-    groups: dict[bytes, Group]
-    pending: PendingTable
-    idmp: Producers | None
-    next_ms: cython.ulonglong
-    next_seq: cython.ulonglong
-    edge_ms: cython.ulonglong
-    edge_seq: cython.ulonglong
-    stopped: cython.bint
+    last_ms: public[cython.ulonglong]
+    last_seq: public[cython.ulonglong]
+    first_ms: public[cython.ulonglong]
+    first_seq: public[cython.ulonglong]
+    max_deleted_ms: public[cython.ulonglong]
+    max_deleted_seq: public[cython.ulonglong]
+    entries_added: public[cython.ulonglong]
+    groups: readonly[dict[bytes, Group]]
+    pending: readonly[PendingTable]
+    idmp: public[Producers | None]
+    next_ms: readonly[cython.ulonglong]
+    next_seq: readonly[cython.ulonglong]
+    edge_ms: readonly[cython.ulonglong]
+    edge_seq: readonly[cython.ulonglong]
+    stopped: readonly[cython.bint]
     trim_living: cython.bint
     trim_pos: cython.Py_ssize_t
-    stop_ms: cython.ulonglong
-    stop_seq: cython.ulonglong
-    unread_ms: cython.ulonglong
-    unread_seq: cython.ulonglong
+    stop_ms: readonly[cython.ulonglong]
+    stop_seq: readonly[cython.ulonglong]
+    unread_ms: readonly[cython.ulonglong]
+    unread_seq: readonly[cython.ulonglong]
 
     def __init__(self) -> None:
         StreamNodes.__init__(self)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 
-from rillet._cython import cython
+from rillet._cython import cython, public
 from rillet.types.stream.pending import PendingTable
 
 _NONE = cython.declare(cython.Py_ssize_t, 0xFFFFFFFF)
@@ -24,10 +24,10 @@ class TimeOrder:
     """A doubly linked list of the slots of one group."""
 
     __slots__ = ("head", "released", "tail", "zone")
-    head: cython.Py_ssize_t
-    tail: cython.Py_ssize_t
-    zone: cython.Py_ssize_t
-    released: cython.Py_ssize_t
+    head: public[cython.Py_ssize_t]
+    tail: public[cython.Py_ssize_t]
+    zone: public[cython.Py_ssize_t]
+    released: public[cython.Py_ssize_t]
 
     def __init__(self) -> None:
         self.clear()

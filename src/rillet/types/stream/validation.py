@@ -22,12 +22,10 @@ of both.
 
 from __future__ import annotations
 
-from rillet._cython import cython
+from rillet._cython import cython, readonly
 from rillet.structs.listpack import Listpack
-
-if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
-    from rillet.types.stream.id import key_ms, key_seq, less, undelta
-    from rillet.types.stream.node import first_entry, int_at, master_fields, size_at, validate_node
+from rillet.types.stream.id import key_ms, key_seq, less, undelta
+from rillet.types.stream.node import first_entry, int_at, master_fields, size_at, validate_node
 
 _COUNT = cython.declare(cython.Py_ssize_t, 6)  # position of a node's entry count, after the listpack header
 _DELETED = cython.declare(cython.longlong, 1)
@@ -101,6 +99,13 @@ class LivingEntries:
     """The number, the order, and the first and last ID of the entries of a stream that are not tombstones."""
 
     __slots__ = ("count", "first_ms", "first_seq", "last_ms", "last_seq", "rises", "set_back")
+    count: readonly[cython.longlong]
+    first_ms: readonly[cython.ulonglong]
+    first_seq: readonly[cython.ulonglong]
+    last_ms: readonly[cython.ulonglong]
+    last_seq: readonly[cython.ulonglong]
+    rises: readonly[cython.bint]
+    set_back: readonly[cython.bint]
 
     def __init__(self) -> None:
         self.count = 0

@@ -44,5 +44,3 @@ cdef struct LuaFunctions:
     c_function error
     of_two gc
     of_index ref
-
-cdef LuaFunctions lua
