@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rillet._cython import cython, readonly
 from rillet.errors import Busy, ProtocolError
 from rillet.keyspace.clock import Clock
@@ -46,7 +44,7 @@ class Dispatch(Transactions):
     """Finding and running commands; a part of the engine."""
 
     __slots__ = ("paused_clients",)
-    paused_clients: readonly[Any]
+    paused_clients: readonly[PausedClients]
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         Transactions.__init__(self, settings, clock)

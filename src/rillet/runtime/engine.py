@@ -53,7 +53,7 @@ class Engine(Dispatch):
     run_id: public[str]
     started_ms: public[cython.longlong]
     next_session_id: public[cython.longlong]
-    memory: readonly[Any]
+    memory: readonly[MemoryStats]
     mstime: public[cython.longlong]
 
     def __init__(self, settings: Settings | None = None, clock: Clock | None = None) -> None:

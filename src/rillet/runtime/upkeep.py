@@ -68,24 +68,24 @@ class Upkeep:
         "stats",
         "_buffer", "_fitted", "_notify_events", "_on_keyspace_event", "_paused", "_refusal",
     )  # fmt: skip
-    databases: public[list[Any]]
+    databases: public[list[Database]]
     settings: public[Settings]
     clock: public[Clock]
     propagation: readonly[Propagation]
-    defrag: readonly[Any]
+    defrag: readonly[ActiveDefrag]
     blocking: readonly[Blocking]
     stats: public[EngineStats]
     modules: public[Any]
     _notify_events: cython.bint
     channels: public[Channels]
     _on_keyspace_event: Callable[[Database, bytes, bytes, bytes], None] | None
-    replication: public[Any]
+    replication: public[ReplicationState]
     access: readonly[AccessClock]
     eviction: readonly[Eviction]
-    latency: readonly[Any]
+    latency: readonly[LatencyMonitor]
     monitored_ns: readonly[cython.longlong]
     _fitted: cython.longlong
-    lazyfree: readonly[Any]
+    lazyfree: readonly[LazyFree]
     conditions: public[cython.int]
     _paused: cython.int
     _refusal: str | None

@@ -61,7 +61,7 @@ class AccessControl:
     __slots__ = ("_commands", "_engine", "_made_for", "_password", "_spans", "default", "log", "users")
     users: readonly[dict[bytes, User]]
     default: readonly[User]
-    log: readonly[Any]
+    log: readonly[AclLog]
     _engine: CommandEngine
     _commands: CommandSet | None
     _made_for: tuple[Any, ...]

@@ -72,7 +72,7 @@ class User:
     no_password: readonly[cython.bint]
     sanitize: readonly[bytes]
     passwords: readonly[list[bytes]]
-    selectors: readonly[list[Any]]
+    selectors: readonly[list[Selector]]
     restricted: readonly[cython.bint]
     _decisions: dict[Command, CommandDecision]
     _last_entry: Command | None
