@@ -115,6 +115,15 @@ class Module:
         return found
 
     @cached_property
+    def exported(self) -> set[str]:
+        """Return the imported C functions that `__all__` names: an attribute of the module, which a cimport is not."""
+        assigned = [node for node in self.tree.body if isinstance(node, ast.Assign)]
+        exports = [node.value for node in assigned if ast.unparse(node.targets[0]) == "__all__"]
+        named = {part.value for node in exports for part in ast.walk(node) if isinstance(part, ast.Constant)}
+        functions = {name for name, (module, original) in self.cimports.items() if original in module.functions}
+        return functions & named
+
+    @cached_property
     def externs(self) -> dict[str, str]:
         """Return the file of each name that comes from a .pxd file without a source."""
         nodes = [node for node in _at_module_level(self.tree.body) if isinstance(node, ast.ImportFrom)]
@@ -256,6 +265,8 @@ class Module:
         for node in _at_module_level(self.tree.body):
             if isinstance(node, ast.ImportFrom) and node.module in self.others:
                 edits.append((node, self._imports(node)))
+        for name, function in self.functions.items():
+            edits += self._optional(function) if name not in used else ()
         for function, failure in declared:
             edits += self._plain_containers(function)
             if failure == "except? -1" and not any("exceptval" in ast.unparse(one) for one in function.decorator_list):
@@ -267,11 +278,19 @@ class Module:
         return IMPORT.sub("import cython", b"".join(lines).decode())
 
     def _imports(self, node: ast.ImportFrom) -> str:
-        """Return an import of a typed module, as a cimport of what is more than Python's."""
-        cimported = [alias for alias in node.names if (alias.asname or alias.name) in self.cimports]
+        """Return an import of a typed module, as a cimport of what is more than Python's and not exported again."""
+        names = self.cimports.keys() - self.exported
+        cimported = [alias for alias in node.names if (alias.asname or alias.name) in names]
         others = [alias for alias in node.names if alias not in cimported]
         lines = [(f"cython.cimports.{node.module}", cimported), (str(node.module), others)]
         return "; ".join(f"from {name} import {', '.join(map(ast.unparse, names))}" for name, names in lines if names)
+
+    def _optional(self, node: ast.FunctionDef) -> Iterator[tuple[ast.expr, str]]:
+        """Yield the annotations of objects that may be None, as all may be that a .pxd file declares."""
+        for argument in node.args.args:
+            kind = self.c_type(argument.annotation).partition("[")[0]
+            if argument.annotation and (kind in BUILTINS or kind in self.classes or kind in self.cimports):
+                yield argument.annotation, f"{ast.unparse(argument.annotation)} | None"
 
     def _plain_containers(self, node: ast.FunctionDef) -> Iterator[tuple[ast.expr, str]]:
         """Yield the annotations of containers, and their C types: Cython compares both, and what they contain."""
