@@ -96,6 +96,8 @@ class Module:
                     nodes += node.bases
                 case ast.Call(func=ast.Attribute(attr="cast" | "declare"), args=[c_type, *_]):
                     nodes.append(c_type)
+                case ast.Call(func=ast.Attribute(value=owner), args=[ast.Name(id="self"), *_]):  # a base's method
+                    nodes.append(owner)
                 case ast.Call(func=ast.Name(id="isinstance"), args=[_, c_type]):
                     nodes.append(c_type)
         return {part.id for node in nodes if node for part in ast.walk(node) if isinstance(part, ast.Name)}
