@@ -132,9 +132,11 @@ class Session:
 
     # -- state ---------------------------------------------------------------------------------------
 
-    def enter(self, event: str) -> None:
+    @cython.ccall
+    def enter(self, event: str) -> cython.bint:
         """Change the session's flags for an event, as the table of runtime/session_state.py defines."""
         self.state = after(self.state, event)
+        return True
 
     @property
     def user(self) -> bytes:
@@ -312,9 +314,11 @@ class Session:
 
     # -- transactions --------------------------------------------------------------------------------
 
-    def clear_queue(self) -> None:
+    @cython.ccall
+    def clear_queue(self) -> cython.bint:
         """Forget the queued commands."""
         self.queue = _NO_QUEUE
+        return True
 
     def watch(self, key: bytes) -> None:
         """Watch a key of the session's database (multi.c: watchForKey)."""
@@ -322,9 +326,10 @@ class Session:
             self.watcher = Watcher()
         self.db.watch(key, self.watcher)
 
-    def unwatch(self) -> None:
+    @cython.ccall
+    def unwatch(self) -> cython.bint:
         """Remove the session's watcher from every key (multi.c: unwatchAllKeys). O(watched keys)"""
-        watcher = self.watcher
+        watcher: Watcher = self.watcher
         for database, key in watcher.keys:
             watchers = database.watched_keys.get(key)
             if watchers is not None:
@@ -332,9 +337,11 @@ class Session:
                 if not watchers:
                     del database.watched_keys[key]
         self.watcher = _NO_WATCHER
+        return True
 
-    def discard(self) -> None:
+    @cython.ccall
+    def discard(self) -> cython.bint:
         """End the transaction without running its commands, and unwatch all keys (multi.c: discardTransaction)."""
         self.clear_queue()
         self.enter("end transaction")
-        self.unwatch()
+        return self.unwatch()

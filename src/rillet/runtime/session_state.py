@@ -35,6 +35,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from rillet._cython import cython
+
 UNAUTHENTICATED = 1
 IN_MULTI = 2
 MULTI_FAILED = 4
@@ -126,11 +128,20 @@ TRANSITIONS = {
 }  # fmt: skip
 
 
-def after(state: int, event: str) -> int:
+_ROWS = cython.declare(dict, {event: tuple(row) for event, row in TRANSITIONS.items()})  # quick to unpack
+
+
+@cython.ccall
+def after(state: cython.int, event: str) -> cython.int:
     """Return the flags after the event; raise AssertionError if the event is impossible in this state."""
-    row = TRANSITIONS[event]
-    assert state & row.requires == row.requires and not state & row.forbids, f"{event} in state {names(state)}"
-    return (state & ~row.clears) | row.sets
+    row: tuple[int, int, int, int] = _ROWS[event]
+    requires: cython.int = row[0]
+    forbids: cython.int = row[1]
+    sets: cython.int = row[2]
+    clears: cython.int = row[3]
+    if state & requires != requires or state & forbids:
+        raise AssertionError(f"{event} in state {names(state)}")
+    return (state & ~clears) | sets
 
 
 def names(state: int) -> str:
