@@ -170,6 +170,22 @@ class ServingRound:
             self._queue = None
 
 
+def _count_wait(session: Session, blocked: BlockedClient, nanoseconds: int, served: bool) -> None:
+    """Count and log a call whose client was blocked and has its reply now (blocked.c: updateStatsOnUnblock)."""
+    entry, engine = session.command, session.engine
+    newer = engine.settings.compat.knows(72)
+    if blocked.postponed or entry is None or not (newer or served):  # older servers do not count a timeout
+        return
+    total = blocked.spent + nanoseconds
+    counters = engine.stats.of_command(entry)
+    counters.nanoseconds += total if newer else nanoseconds
+    counters.calls += newer
+    counters.track(total, engine.settings.latency_tracking)
+    if total >= engine.command_log.slow_ns and not session.trusted:
+        engine.latency.add(b"command-unblocking", nanoseconds)
+        engine.command_log.record_list(session, entry, blocked.argv, total)
+
+
 @cython.final
 @cython.cclass
 class Blocking:
@@ -289,7 +305,7 @@ class Blocking:
             self.unblock(session)
             mark: cython.Py_ssize_t = session.out.mark()
             blocked.expired(session)
-            session.engine.end_wait(session, blocked, 0, False)
+            _count_wait(session, blocked, 0, False)
             session.mute(mark)
             self.wake(session)
 
@@ -301,7 +317,7 @@ class Blocking:
         if session.blocked is not None and not session.blocked.postponed:
             blocked = session.blocked
             self.unblock(session)
-            session.engine.end_wait(session, blocked, 0, False)
+            _count_wait(session, blocked, 0, False)
             if session.engine.settings.compat.valkey:
                 self._statistics.count_rejection(session.command)
             else:
@@ -387,7 +403,7 @@ class Blocking:
             if propagation.pending and propagation.depth == 0:
                 propagation.flush_pending()
         if done and not refused:
-            session.engine.end_wait(session, blocked, self._clock.ticks() - began, True)
+            _count_wait(session, blocked, self._clock.ticks() - began, True)
         if done:
             session.mute(mark)
             self.unblock(session)

@@ -130,9 +130,6 @@ class CommandEngine(Protocol):
     def command_of(self, words: ArgumentSpans) -> Command | None:
         """Return the command or subcommand that the words call."""
 
-    def end_wait(self, session: Session, blocked: Any, nanoseconds: int, served: bool) -> None:
-        """Count and log a call whose client was blocked and has its reply now."""
-
     def busy_error(self) -> Busy:
         """Return the error for commands while a script runs for too long."""
 

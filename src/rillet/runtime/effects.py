@@ -340,20 +340,5 @@ class Effects(CommandFinder):
             counters.calls += 1
             counters.nanoseconds += nanoseconds
 
-    def end_wait(self, session: Any, blocked: Any, nanoseconds: int, served: bool) -> None:
-        """Count and log a call whose client was blocked and has its reply now (blocked.c: updateStatsOnUnblock)."""
-        entry = session.command
-        newer = self.settings.compat.knows(72)
-        if blocked.postponed or entry is None or not (newer or served):  # older servers do not count a timeout
-            return
-        total = blocked.spent + nanoseconds
-        counters = self.stats.of_command(entry)
-        counters.nanoseconds += total if newer else nanoseconds
-        counters.calls += newer
-        counters.track(total, self.tracks_latency)
-        if total >= self.command_log.slow_ns and not session.trusted:
-            self.latency.add(b"command-unblocking", nanoseconds)
-            self.command_log.record_list(session, entry, blocked.argv, total)
-
 
 __all__ = ["OTHER", "SAME", "Effects", "follows"]

@@ -9,7 +9,10 @@ change what may be deleted, and which commands are admitted (runtime/admission.p
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rillet.runtime.command_engine import CommandEngine
 
 from rillet._cython import cython, public, readonly
 from rillet.keyspace.clock import Clock
@@ -49,10 +52,10 @@ _PENDING_SHARE = cython.declare(cython.Py_ssize_t, 8)
 def _condition(flag: int, doc: str) -> property:
     """Return a property of the engine: one of its conditions (runtime/session_state.py)."""
 
-    def holds(engine: Any) -> bool:
+    def holds(engine: CommandEngine) -> bool:
         return bool(engine.conditions & flag)
 
-    def put(engine: Any, value: bool) -> None:
+    def put(engine: CommandEngine, value: bool) -> None:
         engine.conditions = engine.conditions | flag if value else engine.conditions & ~flag
 
     return property(holds, put, None, doc)
