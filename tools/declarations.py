@@ -298,7 +298,13 @@ class Module:
         """Yield the annotations of containers, and their C types: Cython compares both, and what they contain."""
         for annotation in [*(argument.annotation for argument in node.args.args), node.returns]:
             if annotation is not None and any(isinstance(part, ast.Subscript) for part in ast.walk(annotation)):
-                yield annotation, self.c_type(annotation)
+                optional = " | None" if annotation is not node.returns and _is_optional(annotation) else ""
+                yield annotation, self.c_type(annotation) + optional
+
+
+def _is_optional(annotation: ast.expr) -> bool:
+    """Return whether an annotation is that of something or None."""
+    return isinstance(annotation, ast.BinOp) and ast.unparse(annotation.right) == "None"
 
 
 def _replace(lines: list[bytes], node: ast.expr | ast.stmt, text: str) -> None:

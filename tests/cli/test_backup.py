@@ -322,7 +322,7 @@ def test_a_backup_that_is_killed_leaves_no_data(tmp_path: Path) -> None:
     """The target has no log until everything is verified, so nothing opens half of a backup."""
     with rillet.open(tmp_path / "live", appendfsync="no") as store:
         store.stream("s").add_many([{"n": n} for n in range(1000)])
-    code = ("import os, signal; from rillet.store import backup; from rillet.cli import main\n"
+    code = ("import os, signal; from rillet.transfer import backup; from rillet.cli import main\n"
             "backup.check = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
             f"main(['backup', {str(tmp_path / 'live')!r}, {str(tmp_path / 'copy')!r}])")  # fmt: skip
     killed = subprocess.run([sys.executable, "-c", code], check=False)

@@ -86,7 +86,7 @@ class Own(Base):
     def turn(self, at: cython.p_void) -> None: ...
 
     @cython.ccall
-    def get(self, pairs: list[tuple[bytes, int]]) -> list[str] | None: ...
+    def get(self, pairs: list[tuple[bytes, int]], words: list[bytes] | None) -> list[str] | None: ...
 '''
 
 
@@ -132,7 +132,7 @@ def test_a_derived_class_has_its_attributes_and_no_second_declaration_of_a_metho
         "    cdef object anything",
         "    @cython.final",
         "    cdef void turn(self, void *at) noexcept nogil",
-        "    cpdef list get(self, list pairs)",
+        "    cpdef list get(self, list pairs, list[bytes] words)",
     ]
 
 
@@ -160,8 +160,8 @@ def test_a_copy_has_the_same_lines_without_what_the_pxd_says(modules: dict[str, 
         "numbers: Annotated[Any, cython.ulonglong[8]]": "",
         "anything: Any": "",
         "@cython.cfunc": "#cython.cfunc",  # of `move`; `turn` says how it fails
-        "def get(self, pairs: list[tuple[bytes, int]]) -> list[str] | None: ...":
-            "def get(self, pairs: list) -> list: ...",
+        "def get(self, pairs: list[tuple[bytes, int]], words: list[bytes] | None) -> list[str] | None: ...":
+            "def get(self, pairs: list, words: list[bytes] | None) -> list: ...",
     }
     assert after.count("    @cython.cfunc") == 1
 

@@ -146,7 +146,6 @@ class Addresses:
         """Listen on one more Unix socket; CannotListen if that fails."""
         listener = ListeningAddress(UnixSocket(path, self._settings).opened)
         await self._attach(listener)
-        LOGGER.info("listening on %s", path)
         return listener
 
     def remove_unix(self) -> None:

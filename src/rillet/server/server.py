@@ -132,7 +132,6 @@ class Server:
                 await self.addresses.listen_tcp()
             if unix is None and self.settings.unixsocket:
                 unix = UnixSocket(Path(self.settings.unixsocket), self.settings)
-                LOGGER.info("listening on %s", unix.path)
             if unix is not None:
                 await self.addresses.listen_main_unix(unix)
         except CannotListen:

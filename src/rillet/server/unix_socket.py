@@ -10,8 +10,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 from rillet.errors import StoreError
+from rillet.loggers import logger
 from rillet.runtime.settings.settings import Settings
 
+log = logger("server")
 UNIX_SOCKETS = hasattr(socket, "AF_UNIX")
 
 
@@ -36,6 +38,7 @@ class UnixSocket:
             self._status = path.stat()
         except OSError as error:
             raise CannotListen(f"cannot listen on {path}: {error.strerror or error}") from error
+        log.info("listening on %s", path)
 
     def remove(self) -> None:
         """Remove the path, unless another process has a socket there: the folder of this one may have been renamed."""

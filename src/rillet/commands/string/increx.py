@@ -202,7 +202,10 @@ class _Options:
             raise CommandError("LBOUND can't be greater than UBOUND")
         if self.only_new and not expiry:
             raise CommandError("ENX flag requires an expiration")
-        self.when = expiry_ms(session, integer(words[expiry]), *EXPIRY_OPTIONS[expiry]) if expiry else 0
+        self.when = 0
+        if expiry:
+            unit, relative = EXPIRY_OPTIONS[expiry]
+            self.when = expiry_ms(session, integer(words[expiry]), unit, relative)
 
     @staticmethod
     def _increment(word: bytes, raw: bytes) -> Number:
