@@ -133,6 +133,8 @@ class Top(App[None]):
 
     def refresh_figures(self) -> None:
         """Show the present figures."""
+        if not self.query(DataTable):  # a timer that comes while the screen closes
+            return
         if self.sampler.has_streams():
             self._first.stop()
         found = self.sampler.snapshot()
