@@ -6,7 +6,8 @@ COMPILED := build/compiled
 
 # What the stamps hold against: a step runs again when one of these is newer.
 # Folders count, so that a removed file is seen too.
-SOURCES  := $(shell find src/rillet -name '*.py' -o -name '*.pxd' -o -name '*.txt' -o -type d ! -name __pycache__) setup.py
+SOURCES  := $(shell find src/rillet -name '*.py' -o -name '*.pxd' -o -name '*.txt' -o -type d ! -name __pycache__) setup.py \
+            tools/declarations.py tools/translator.py
 
 # Both speeds by the folder that Python finds first. JAVA_HOME is what setup found or fetched, and Spark's workers run
 # the same Python as its driver.
