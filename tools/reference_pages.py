@@ -43,7 +43,7 @@ CLASSES = (
     "rillet.store.types.string.Counter", "rillet.store.types.hyperloglog.HyperLogLog", "rillet.store.types.geo",
     "rillet.store.types.stored_key.StoredKey", "rillet.store.codecs",
     "rillet.store.channels.Subscription", "rillet.store.channels.ChannelMessage",
-    "rillet.store.serving.StoreServer", "rillet.testing.clock.StoreClock", "rillet.testing.plugin",
+    "rillet.store.sharing.serving.StoreServer", "rillet.testing.clock.StoreClock", "rillet.testing.plugin",
     "rillet.types.stream.id.StreamID", "rillet.errors",
     "rillet.store.recovery",
     "rillet.store.arguments.positions", "rillet.store.aio.store.AsyncStore",

@@ -101,7 +101,7 @@ if TYPE_CHECKING:
     from rillet.store.message import Message
     from rillet.store.opening import connect, open
     from rillet.store.recovery import Recovery
-    from rillet.store.serving import StoreServer
+    from rillet.store.sharing.serving import StoreServer
     from rillet.store.stats import GroupStats, StoreStats, StreamMemory, StreamStats
     from rillet.store.store import Store
     from rillet.store.stream import Stream
@@ -158,7 +158,7 @@ _HOMES = {
     "PendingEntry": "rillet.store.info_records",
     "PendingSummary": "rillet.store.info_records",
     "Recovery": "rillet.store.recovery",
-    "StoreServer": "rillet.store.serving",
+    "StoreServer": "rillet.store.sharing.serving",
     "GroupStats": "rillet.store.stats",
     "StoreStats": "rillet.store.stats",
     "StreamMemory": "rillet.store.stats",

@@ -8,7 +8,7 @@ import signal
 import time
 from pathlib import Path
 
-NAME = b"rillet.store.owner_process"
+NAME = b"rillet.store.sharing.owner_process"
 PATIENCE = 60.0
 
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this operating 
 # Forks at a moment inside Directory.lock, prints the child's PID, and ends as if it was killed. The child lives on.
 _PARENT = """
 import os, sys, time
-from rillet.store import directory
+from rillet.host import directory
 import rillet
 
 def fork_here(*arguments):

@@ -20,8 +20,8 @@ import pytest
 
 import rillet
 from rillet.errors import LogCorrupt, NotAStore, StoreBusy, StoreError
-from rillet.store import separate_backend
-from rillet.store.owner_start import OwnerKilled
+from rillet.store.sharing import separate_backend
+from rillet.store.sharing.owner_start import OwnerKilled
 from tests.judge import running_redis
 from tests.server.harness import running
 from tests.server.test_lifecycle import LOG

@@ -13,7 +13,7 @@ import pytest
 import rillet
 from rillet import Store
 from rillet.errors import StoreBusy, StoreError
-from rillet.store import directory_backend
+from rillet.store.sharing import directory_backend
 from rillet.store.transports.connected import ServerTransport
 from rillet.types.stream.id import StreamID
 from tests.store.conftest import only

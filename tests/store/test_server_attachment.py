@@ -11,7 +11,7 @@ import pytest
 
 import rillet
 from rillet.errors import StoreBusy
-from rillet.store import directory_backend
+from rillet.store.sharing import directory_backend
 from tests.judge import running_redis
 from tests.server.harness import TIMEOUT, launch, line_of, running
 from tests.server.test_lifecycle import LOG, refused

@@ -18,13 +18,13 @@ from pathlib import Path
 
 from rillet.cli.output import guarded
 from rillet.errors import NewerFormat, NotAStore, StoreError
+from rillet.host.directory import MARKER, check_marker
 from rillet.persistence.checking import MANY_DATABASES, CheckReport, Damage, check, repair
 from rillet.persistence.rdb.reader import kept_of
 from rillet.persistence.rdb.writer import write_rdb
 from rillet.persistence.salvage import salvage
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings.settings import Settings
-from rillet.store.directory import MARKER, check_marker
 from rillet.store.display.progress import ProgressBar
 from rillet.transfer.key_transfer import write_directory
 

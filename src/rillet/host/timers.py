@@ -5,7 +5,7 @@
     with its own pauses  the defragmentation
 
 A server gives the timers of its event loop (rillet.server.server), the owner of a directory those of its thread, as
-long as no socket is in use (rillet.store.owner_thread).
+long as no socket is in use (rillet.host.timer_thread).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Host: the services that the engine requires from the program that contains it.
 
     server   -> rillet.server.host     sockets, CLIENT PAUSE, a configuration file, RDB file and append-only file
-    store    -> rillet.store.owner     the same without SHUTDOWN, in the process of an application
+    store    -> rillet.store.sharing   the same without SHUTDOWN, in the process of an application
     neither  -> DefaultHost            an engine in memory, in a test or in a Spark task
 
 The engine opens no file, socket or thread. A command that needs one calls a method of `Engine.host`. A host derives

@@ -35,7 +35,7 @@ def serve_store(configuration: Configuration, folder: Path) -> bool:
     if not (folder / _MARKER).is_file():
         return False
     # Imported here because most servers need no part of rillet.store.
-    from rillet.store.directory import LOG_FOLDER, Directory
+    from rillet.host.directory import LOG_FOLDER, Directory
 
     settings: Any = configuration.settings
     given = configuration.given

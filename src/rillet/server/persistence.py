@@ -36,7 +36,7 @@ from rillet.server.serve_while_loading import LoadingPhase
 from rillet.server.server import Server
 from rillet.server.shutdown import Shutdown
 
-_STORE_LOG = "appendonlydir"  # rillet.store.directory
+_STORE_LOG = "appendonlydir"  # rillet.host.directory
 # The address at which a server that listens on this address answers on the same machine.
 _LOOPBACK = {"127.0.0.1": "127.0.0.1", "0.0.0.0": "127.0.0.1", "*": "127.0.0.1", "::1": "[::1]", "::": "[::1]",
              "::*": "[::1]", "localhost": "127.0.0.1"}  # fmt: skip

@@ -70,7 +70,7 @@ def require_store(given: str | None) -> None:
     path = os.path.expanduser(given)
     if not os.path.isdir(path):
         raise ConnectorError(f"rillet: there is no store at {given}")
-    from rillet.store.directory import Directory
+    from rillet.host.directory import Directory
 
     try:
         Directory(path, create=False)

@@ -1,7 +1,7 @@
 """Backends: where a store's engine runs, and how the store reaches it.
 
     MemoryBackend      an engine of this store, in memory
-    DirectoryBackend   a directory: this process owns it, or is attached to the owner (store/directory_backend.py)
+    DirectoryBackend   a directory: this process owns it, or is attached to the owner (store/sharing/)
     ServerBackend      a server or a cluster (store/server_backend.py)
 
 A backend provides a transport, and a new transport after the first one broke. Each is imported when it is used, and so
@@ -17,12 +17,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rillet.host.memory_host import MemoryHost
 from rillet.keyspace.clock import Clock
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings.settings import Settings
 from rillet.store.defrag import DefragThread
 from rillet.store.expiry import ActiveExpiry
-from rillet.store.memory_host import MemoryHost
 from rillet.store.step_threads import EvictionThread, LazyFreeThread
 from rillet.store.transports.engine_thread import completed
 from rillet.store.transports.in_process import InProcessTransport
@@ -32,7 +32,7 @@ from rillet.store.transports.transport import Transport
 if TYPE_CHECKING:
     from rillet.modules.loading import OpenModules
     from rillet.store.recovery import Recovery
-    from rillet.store.serving import EngineServer, ServerLoop
+    from rillet.store.sharing.serving import EngineServer, ServerLoop
 
 Execute = Callable[..., Any]
 
@@ -137,7 +137,7 @@ class MemoryBackend(Backend):
     def where(self) -> ServerLoop:
         with self._guard:
             if self._server is None:
-                from rillet.store.serving import EngineServer
+                from rillet.store.sharing.serving import EngineServer
 
                 self._server = EngineServer(self._transport.engine, self._transport.lock)
             return self._server.where()

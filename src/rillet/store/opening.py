@@ -89,8 +89,8 @@ def open(path: str | os.PathLike[str] | None = None, *, appendfsync: Literal["al
         snapshot = ReadOnlyBackend(path, settings_of(FILES, settings), progress, loaded)
         again = {"readonly": True, "modules": loaded[0], **settings, **of_modules}
         return Store(snapshot, (_open_existing, os.path.abspath(path), again))
-    from rillet.store.directory import Directory
-    from rillet.store.directory_backend import DirectoryBackend
+    from rillet.host.directory import Directory
+    from rillet.store.sharing.directory_backend import DirectoryBackend
 
     defaults = {"aof_checksums": True, "log_entries_read": True, "maxclients": _MAX_CLIENTS}
     named = {**defaults, "appendfsync": appendfsync, **settings}
@@ -99,7 +99,7 @@ def open(path: str | os.PathLike[str] | None = None, *, appendfsync: Literal["al
     backend = DirectoryBackend(directory, given, progress, timeout, loaded)
     options = {"appendfsync": appendfsync, "timeout": timeout, "modules": loaded[0], **settings, **of_modules}
     if owner == "process":
-        from rillet.store.separate_backend import SeparateBackend
+        from rillet.store.sharing.separate_backend import SeparateBackend
 
         backend = SeparateBackend(directory, given, named, progress, timeout, owner_grace, loaded)
         options |= {"owner": owner, "owner_grace": owner_grace}

@@ -19,9 +19,9 @@ from types import TracebackType
 from typing import TypeVar
 
 from rillet.errors import CommandError, StoreError
+from rillet.host.directory import LOG_FOLDER
 from rillet.persistence.announcement import Announcement, announced
 from rillet.server.unix_socket import answers, unix_url
-from rillet.store.directory import LOG_FOLDER
 from rillet.store.opening import connect, open
 from rillet.store.read_only import ReadOnlyBackend
 from rillet.store.store import Store

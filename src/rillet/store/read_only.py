@@ -31,6 +31,7 @@ from types import TracebackType
 from typing import BinaryIO, cast
 
 from rillet.errors import LogCorrupt, NotAStore, StoreError
+from rillet.host.directory import LOG_FOLDER, MARKER, check_marker
 from rillet.modules.loading import NO_MODULES, OpenModules
 from rillet.persistence.aof.folder import log_files
 from rillet.persistence.aof.loader import LoadResult, load_snapshot, replay
@@ -41,7 +42,6 @@ from rillet.persistence.write_gate import READ_ONLY, WriteGate
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings.settings import Settings
 from rillet.store.backend import Execute, MemoryBackend
-from rillet.store.directory import LOG_FOLDER, MARKER, check_marker
 from rillet.store.display.progress import ProgressBar
 from rillet.store.recovery import LOGGER, Recovery, note_of
 

@@ -80,7 +80,7 @@ if TYPE_CHECKING:
     from rillet.store.aio import AsyncStore
     from rillet.store.channels import Names, Subscription
     from rillet.store.recovery import Recovery
-    from rillet.store.serving import StoreServer
+    from rillet.store.sharing.serving import StoreServer
 
 Result = TypeVar("Result")
 
@@ -426,7 +426,7 @@ class Store(KeyCommands):
         if unix is not None and not isinstance(unix, (str, os.PathLike)):
             raise TypeError(f"unix must be the path of a socket, not {unix!r:.200}")
         from rillet.store.server_backend import ServerBackend
-        from rillet.store.serving import StoreServer, serve
+        from rillet.store.sharing.serving import StoreServer, serve
 
         if isinstance(backend, ServerBackend):
             if port or unix is not None:

@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from rillet.errors import LogCorrupt, StoreError
+from rillet.host.directory import LOG_FOLDER, MARKER, SINGLE_FILE, check_marker, check_parents
 from rillet.persistence.aof.end import LogEnd, cut, find_end
 from rillet.persistence.aof.folder import log_files
 from rillet.persistence.aof.loader import replay
@@ -43,7 +44,6 @@ from rillet.persistence.rdb.writer import write_rdb
 from rillet.real_time import monotonic
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings.settings import Settings
-from rillet.store.directory import LOG_FOLDER, MARKER, SINGLE_FILE, check_marker, check_parents
 from rillet.store.display.progress import ProgressBar
 from rillet.store.read_only import OpenFiles, open_files
 

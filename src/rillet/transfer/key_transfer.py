@@ -25,6 +25,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from rillet.client.servers import ClientOptions, Servers
 from rillet.errors import Corrupt, StoreBusy, StoreError
+from rillet.host.directory import LOG_FOLDER, Directory
 from rillet.persistence.aof.rewrite_format import InlineBaseWriter
 from rillet.persistence.aof.service import AofService
 from rillet.persistence.rdb.reader import kept_of
@@ -33,7 +34,6 @@ from rillet.persistence.write_gate import WriteGate
 from rillet.protocol.reply_parser import ReplyError
 from rillet.runtime.engine import Engine
 from rillet.scripting.functions import library_codes, library_record, payload_codes
-from rillet.store.directory import LOG_FOLDER, Directory
 from rillet.structs.crc64 import crc64
 from rillet.types.compat import COMPATS
 from rillet.types.rdb import value as rdb

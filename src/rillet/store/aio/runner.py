@@ -25,7 +25,7 @@ from rillet.store.channels import Names
 from rillet.store.prefetch import Prefetched
 from rillet.store.recovery import Recovery
 from rillet.store.retries import FAILURES_OF_ONE, PATIENCE, Retries
-from rillet.store.serving import StoreServer
+from rillet.store.sharing.serving import StoreServer
 from rillet.store.transaction import AsyncTransaction
 from rillet.store.transports.async_cluster import AsyncClusterTransport
 from rillet.store.transports.cluster import ClusterTransport

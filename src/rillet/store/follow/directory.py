@@ -33,6 +33,7 @@ from typing import Any, BinaryIO
 
 import rillet
 from rillet.errors import Corrupt, NotAStore, StoreError
+from rillet.host.directory import create_folder
 from rillet.loggers import logger
 from rillet.persistence.directory_lock import DirectoryLock
 from rillet.persistence.disk import REAL, write_file
@@ -41,7 +42,6 @@ from rillet.persistence.rdb.writer import write_rdb
 from rillet.replication.applier import Applier
 from rillet.replication.changes import ChangePosition
 from rillet.runtime.engine import Engine
-from rillet.store.directory import create_folder
 from rillet.store.follow.change_log import LogRecord
 
 LOGGER = logger("attach")

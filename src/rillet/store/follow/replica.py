@@ -18,6 +18,7 @@ from rillet.client.connection import Connection
 from rillet.client.errors import ConnectorError
 from rillet.client.loop_timers import sleep
 from rillet.errors import CommandError, StoreTimeout
+from rillet.host.memory_host import MemoryHost
 from rillet.modules.loading import OpenModules
 from rillet.persistence.write_gate import WriteGate
 from rillet.real_time import monotonic
@@ -35,7 +36,6 @@ from rillet.store.follow.consumer import AsyncChanges, ChangeConsumer, Changes, 
 from rillet.store.follow.directory import FollowDirectory
 from rillet.store.follow.link import CONNECT_SECONDS, FollowLink, LinkState
 from rillet.store.follow.stream_reader import ServerPosition, server_of, server_position
-from rillet.store.memory_host import MemoryHost
 from rillet.store.store import Store
 from rillet.store.transports.in_process import InProcessTransport
 from rillet.store.transports.task_threads import in_thread

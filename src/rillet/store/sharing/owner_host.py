@@ -1,7 +1,7 @@
 """What commands get from the owner of a directory: files always; a server when they first need one.
 
     QuietHost    while no socket is in use    the services of a server start one
-    OwnerHost    around a server              rillet.store.served_owner
+    OwnerHost    around a server              rillet.store.sharing.served_owner
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from rillet.host.memory_host import MemoryHost
 from rillet.host.process_memory import memory
 from rillet.protocol.peer_replies import Replies
 from rillet.runtime.host import DefaultHost, Host
-from rillet.store.memory_host import MemoryHost
 
 if TYPE_CHECKING:
-    from rillet.store.owner import Owner
+    from rillet.store.sharing.owner import Owner
 
 
 class FilesOfOwner(DefaultHost):

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 from rillet.errors import CommandError, IncompatibleOwner, StoreBusy, StoreError
+from rillet.host.directory import Directory
 from rillet.persistence.announcement import Announcement
 from rillet.store.arguments.encoding import decode
-from rillet.store.directory import Directory
 from rillet.store.transports.connected import AttachedTransport, options_of
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from rillet.errors import NestedCall, StoreBusy, StoreClosed
+from rillet.host.directory import Directory
 from rillet.loggers import logger
 from rillet.modules.loading import NO_MODULES, OpenModules
 from rillet.persistence.announcement import Announcement
@@ -17,10 +18,9 @@ from rillet.runtime.settings.settings import Settings
 from rillet.server.unix_socket import UNIX_SOCKETS, answers, unix_url
 from rillet.store.arguments.encoding import decode
 from rillet.store.backend import Backend, Execute
-from rillet.store.directory import Directory
-from rillet.store.directory_opening import DirectoryOpening
-from rillet.store.owner import Owner
 from rillet.store.recovery import Recovery
+from rillet.store.sharing.directory_opening import DirectoryOpening
+from rillet.store.sharing.owner import Owner
 from rillet.store.snapshots import copy_file, save_in_background
 from rillet.store.transports.engine_thread import completed
 from rillet.store.transports.in_process import InProcessTransport
@@ -28,8 +28,8 @@ from rillet.store.transports.lock import engine_lock
 from rillet.store.transports.transport import Transport, wait_for
 
 if TYPE_CHECKING:
-    from rillet.store.server_attachment import ServedTransport
-    from rillet.store.serving import ServerLoop
+    from rillet.store.sharing.server_attachment import ServedTransport
+    from rillet.store.sharing.serving import ServerLoop
     from rillet.store.transports.connected import AttachedTransport
 
 LOGGER = logger("attach")
@@ -86,7 +86,7 @@ class DirectoryBackend(Backend):
             raise StoreClosed("the store is closed")
         seconds = 0.0
         if broken is not None and self._transport is broken and not isinstance(broken, InProcessTransport):
-            from rillet.store.server_attachment import ServedTransport
+            from rillet.store.sharing.server_attachment import ServedTransport
 
             LOGGER.warning("%s: the connection to the owner was lost", self.path)
             self._transport = None
@@ -119,7 +119,7 @@ class DirectoryBackend(Backend):
         """Return the transport to the server to which the store is attached, None if it is not attached to one."""
         if self._transport is None or isinstance(self._transport, InProcessTransport):
             return None
-        from rillet.store.server_attachment import ServedTransport
+        from rillet.store.sharing.server_attachment import ServedTransport
 
         return self._transport if isinstance(self._transport, ServedTransport) else None
 
@@ -157,7 +157,7 @@ class DirectoryBackend(Backend):
         found: list[ServedTransport] = []
         if not seconds and self._directory.server() is None:
             return None
-        from rillet.store.server_attachment import server_of
+        from rillet.store.sharing.server_attachment import server_of
 
         def try_once() -> bool:
             server = server_of(self._directory, self.timeout)

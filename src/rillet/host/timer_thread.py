@@ -1,7 +1,7 @@
 """OwnerThread: the thread of a directory's owner while no socket is in use. It runs the timers of the engine.
 
     a timer is due       run it: expiry, defragmentation, retries and rewrites of the log (rillet.host.timers)
-    a client connects    start the server, which has its own timers (rillet.store.serving); this thread ends
+    a client connects    start the server, which has its own timers (rillet.store.sharing.serving); this thread ends
 
 So an owner needs no event loop before a second process comes. The first client waits in the backlog of the socket.
 """

@@ -1,6 +1,6 @@
 """The owner process: `rillet.open(path, owner="process")` starts it, and it ends after its last client.
 
-    client                            python -m rillet.store.owner_process PATH
+    client                            python -m rillet.store.sharing.owner_process PATH
     start (owner_start) ── request ─→ fork: the parent ends, so that no client has a child to wait for
                         ←─ answers ── lock the directory, replay the log, listen, announce
     attach ─────────────── socket ──→ serve
@@ -8,8 +8,8 @@
 
 The process is in its own session, so that ^C in a client's terminal does not reach it, and keeps no descriptor of the
 client: its standard input and output are /dev/null, its standard error is `owner.log` in the directory. It runs the
-engine, the log and the server of an in-process owner (rillet.store.owner), and no code of the application: a long
-computation in a client does not delay the other clients.
+engine, the log and the server of an in-process owner (rillet.store.sharing.owner), and no code of the application: a
+long computation in a client does not delay the other clients.
 
 **The end.** `grace` seconds after the last connection closed, the process removes its socket's path and `owner.json`.
 It then accepts the clients that were connecting; if there is one, it listens and announces itself again. So a client
@@ -34,15 +34,15 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from rillet.errors import StoreError
+from rillet.host.directory import Directory
 from rillet.modules.loading import NO_MODULES, OpenModules
 from rillet.real_time import monotonic
 from rillet.server.connection import ClientConnection
 from rillet.server.server import calm_garbage_collector
 from rillet.server.unix_socket import UnixSocket
-from rillet.store.directory import Directory
-from rillet.store.guarded_server import TURNS_OF_AN_ACCEPT, GuardedServer
-from rillet.store.owner import Owner
-from rillet.store.serving import EngineServer
+from rillet.store.sharing.guarded_server import TURNS_OF_AN_ACCEPT, GuardedServer
+from rillet.store.sharing.owner import Owner
+from rillet.store.sharing.serving import EngineServer
 from rillet.store.store_settings import FILES, settings_of
 from rillet.store.transports.lock import engine_lock
 

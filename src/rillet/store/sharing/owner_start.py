@@ -1,4 +1,4 @@
-"""Starting an owner process (rillet.store.owner_process) and waiting until it owns the directory.
+"""Starting an owner process (rillet.store.sharing.owner_process) and waiting until it owns the directory.
 
 The process is a new interpreter with the same program, sys.path and environment. Nothing of this process's memory is
 copied. Its errors are raised here, as if this process had opened the directory.
@@ -48,7 +48,7 @@ def start_owner(path: Path, settings: dict[str, Any], grace: float, progress: Pr
     """
     process = subprocess.Popen(
         # -P: do not import modules from the working directory.
-        [sys.executable, "-P", "-m", "rillet.store.owner_process", str(path)], stdin=subprocess.PIPE,
+        [sys.executable, "-P", "-m", "rillet.store.sharing.owner_process", str(path)], stdin=subprocess.PIPE,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/", start_new_session=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
     )  # fmt: skip

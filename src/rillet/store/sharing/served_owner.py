@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from rillet.server.host import ServerHost
 from rillet.server.server import Server
-from rillet.store.owner_host import FilesOfOwner
+from rillet.store.sharing.owner_host import FilesOfOwner
 
 if TYPE_CHECKING:
-    from rillet.store.owner import Owner
+    from rillet.store.sharing.owner import Owner
 
 
 class OwnerHost(FilesOfOwner, ServerHost):

@@ -19,6 +19,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from rillet.errors import StoreClosed, StoreError
+from rillet.host.directory import LOG_FOLDER, Directory
+from rillet.host.timer_thread import OwnerThread, redirect_to_null
 from rillet.host.timers import EngineTimers
 from rillet.loggers import logger
 from rillet.modules.loading import NO_MODULES, OpenModules, load_all
@@ -28,15 +30,13 @@ from rillet.persistence.write_gate import WriteGate
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings.settings import SettingError, Settings
 from rillet.server.unix_socket import UNIX_SOCKETS, UnixSocket
-from rillet.store.directory import LOG_FOLDER, Directory
-from rillet.store.owner_host import QuietHost
-from rillet.store.owner_thread import OwnerThread, redirect_to_null
 from rillet.store.recovery import LoadingHost, recover
+from rillet.store.sharing.owner_host import QuietHost
 from rillet.store.snapshots import StoreSnapshots
 
 if TYPE_CHECKING:
-    from rillet.store.guarded_server import GuardedServer
-    from rillet.store.serving import EngineServer
+    from rillet.store.sharing.guarded_server import GuardedServer
+    from rillet.store.sharing.serving import EngineServer
 
 LOGGER, LOG = logger("owner"), logger("log")
 
@@ -107,9 +107,9 @@ class Owner:
             return self._server
 
     def _new_server(self, kind: type[GuardedServer] | None = None) -> EngineServer:
-        from rillet.store.guarded_server import GuardedServer
-        from rillet.store.served_owner import OwnerHost
-        from rillet.store.serving import EngineServer
+        from rillet.store.sharing.guarded_server import GuardedServer
+        from rillet.store.sharing.served_owner import OwnerHost
+        from rillet.store.sharing.serving import EngineServer
 
         return EngineServer(self.engine, self.lock, kind or GuardedServer, lambda server: OwnerHost(self, server),
                             self._socket)  # fmt: skip

@@ -6,7 +6,7 @@
       owner.json        {"pid": ..., "socket": "...", ...}        where the owner listens (persistence.announcement)
       socket            the owner's Unix socket (in a temporary folder if the path would exceed 107 bytes)
       appendonlydir/    the log, in Redis's layout (persistence.aof)
-      owner.log         warnings of an owner process (store.owner_process); absent if there are none
+      owner.log         warnings of an owner process (store.sharing.owner_process); absent if there are none
       dump.rdb          the snapshot that Store.save() and BGSAVE write; read only if there is no log
 
 The operating system releases the lock when its holder ends, even by a crash. So no manual cleanup is necessary: the
