@@ -82,8 +82,7 @@ def room(code):
 def count(frame, event, arg):
     global calls, up
     code, caller = frame.f_code, frame.f_back
-    # The scan of /proc takes calls for each process of the machine.
-    if event != "call" or not code.co_filename.startswith(root) or "foreign_server" in code.co_filename:
+    if event != "call" or not code.co_filename.startswith(root):
         return
     calls += 1
     files.add(code.co_filename)

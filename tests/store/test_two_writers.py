@@ -72,6 +72,36 @@ def test_a_redis_server_without_a_log_is_rejected(tmp_path: Path) -> None:
         assert store.execute("GET", "k") == b"v"
 
 
+@NEEDS_REDIS
+@NEEDS_PROC
+def test_a_store_does_not_replace_the_rdb_file_of_a_redis_server_in_its_folder(tmp_path: Path) -> None:
+    rillet.open(tmp_path).close()
+    with running_redis(folder=tmp_path) as redis, rillet.open(tmp_path) as store:
+        redis.client().execute_command("SET", "k", "v")
+        redis.client().execute_command("SAVE")
+        saved = (tmp_path / "dump.rdb").read_bytes()
+        for command in ("SAVE", "BGSAVE"):
+            with pytest.raises(rillet.CommandError, match=f"is in use by process {redis.process.pid} "):
+                store.execute(command)
+        assert (tmp_path / "dump.rdb").read_bytes() == saved
+
+
+@NEEDS_PROC
+def test_the_log_of_a_store_needs_no_search_while_no_process_writes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rillet.open(tmp_path).close()
+    log = next(tmp_path.glob("appendonlydir/*.incr.aof"))
+    searched: list[Path] = []
+    monkeypatch.setattr(foreign_server, "reject_foreign_server", lambda folder, _: searched.append(folder))
+    with log.open("rb"):
+        foreign_server.reject_writer(tmp_path, log.parent)
+    assert searched == ([] if sys.platform == "linux" else [tmp_path])
+    with log.open("ab"):
+        foreign_server.reject_writer(tmp_path, log.parent)
+    assert searched[-1:] == [tmp_path]
+
+
 @NEEDS_PROC
 def test_other_processes_in_the_directory_do_no_harm(tmp_path: Path) -> None:
     """A shell works there, a backup reads the log."""

@@ -13,7 +13,9 @@ The operating system releases the lock when its holder ends, even by a crash. So
 next process that opens the store gets the lock, replays the log and becomes the owner.
 
 `rillet serve` on the directory locks the log only, and writes owner.json: `rillet.open` attaches to it. A redis-server
-locks nothing; it is found in /proc (persistence.foreign_server), and `lock` raises StoreBusy before it writes anything.
+locks nothing (persistence.foreign_server): `lock` raises StoreBusy if one uses a folder that is no store yet, before it
+writes anything, or if one writes the log of a store; SAVE and BGSAVE refuse to replace the RDB file of one without a
+log.
 
 The folder may be renamed while the store is open: the lock goes with it, and another process may create a new folder
 under the old name. So `unlock` removes files only if the path still leads to the locked folder.
@@ -37,7 +39,7 @@ from rillet.persistence.aof.log import CHECK_SECONDS
 from rillet.persistence.directory_lock import DirectoryLock, LogLocked
 from rillet.persistence.disk import REAL
 from rillet.persistence.file_lock import close_lock, holder, open_to_lock, try_lock
-from rillet.persistence.foreign_server import reject_foreign_server
+from rillet.persistence.foreign_server import reject_foreign_server, reject_writer
 
 FORMAT = 1
 MARKER = "rillet.json"
@@ -108,16 +110,16 @@ class Directory:
         """
         log = self.path / LOG_FOLDER
         is_new = not log.exists()
-        checked = not (self.path / "lock").exists()
-        if checked:  # before the lock file is created in a redis-server's folder
+        begun = (self.path / "lock").exists()
+        if not begun:  # before the lock file is created in a redis-server's folder
             reject_foreign_server(self.path, log)
         if not self._lock_file():
             return False
         try:
             if log.exists():
                 self.log_lock.acquire(log)
-            if not checked:
-                reject_foreign_server(self.path, log)
+            if begun:
+                reject_writer(self.path, log)
             before = self.owner()
             self.killed = before[0] if before is not None else None
             self._remove_leavings()

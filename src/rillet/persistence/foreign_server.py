@@ -7,17 +7,26 @@
 Files are compared by device and inode, so a server in a container with other paths is found, too. Processes of other
 users are hidden from a process without privileges, and other systems have no /proc: there `AppendOnlyLog.obstacle`
 detects the server when it writes. O(processes)
+
+Most openings need no search (`reject_writer`): Linux grants a lease for reading on a file only while no process has it
+open for writing. If it grants one for each file of the log, nothing else appends to the log. O(files of the log)
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from rillet.errors import StoreBusy
 from rillet.real_time import monotonic
+
+try:
+    from fcntl import F_RDLCK, F_SETLEASE, F_SETSIG, F_UNLCK, fcntl
+except ImportError:  # not Linux
+    F_SETLEASE = 0  # type: ignore[misc]
 
 PROC = Path("/proc")
 _SERVERS = ("redis-server", "valkey-server", "keydb-server")
@@ -29,7 +38,31 @@ _ACCESS_MODE = os.O_RDONLY | os.O_WRONLY | os.O_RDWR
 Identity = tuple[int, int]
 
 
-def reject_foreign_server(folder: Path, log_folder: Path) -> None:
+def reject_writer(folder: Path, log_folder: Path) -> None:
+    """Raise StoreBusy with the process ID if a server without a lock writes the log."""
+    if any(_may_be_written(path) for path in _written_files(folder, log_folder)):
+        reject_foreign_server(folder, log_folder)
+
+
+def _may_be_written(path: Path) -> bool:
+    """Return whether a process has a file open for writing, or the system does not report that."""
+    if not F_SETLEASE:
+        return True
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            # A process that opens the file meanwhile makes the kernel send a signal: not SIGIO, which ends a process.
+            fcntl(descriptor, F_SETSIG, signal.SIGURG)
+            fcntl(descriptor, F_SETLEASE, F_RDLCK)
+            fcntl(descriptor, F_SETLEASE, F_UNLCK)
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return True
+    return False
+
+
+def reject_foreign_server(folder: Path, log_folder: Path | None = None) -> None:
     """Raise StoreBusy with the process ID if a server without a lock uses the folder or writes the log."""
     deadline = monotonic() + _DYING_SECONDS
     while (found := foreign_server(folder, log_folder)) is not None:
@@ -40,10 +73,10 @@ def reject_foreign_server(folder: Path, log_folder: Path) -> None:
         time.sleep(_PAUSE)
 
 
-def foreign_server(folder: Path, log_folder: Path) -> tuple[int, str] | None:
+def foreign_server(folder: Path, log_folder: Path | None) -> tuple[int, str] | None:
     """Return the process ID and the name of a process that uses the folder as a server; None if none is visible."""
     here = _identity(folder)
-    files = {_identity(path) for path in _written_files(folder, log_folder)} - {None}
+    files = {_identity(path) for path in _written_files(folder, log_folder)} - {None} if log_folder else set()
     if here is None:
         return None
     for pid in _processes():
@@ -104,4 +137,4 @@ def _writes(process: str, files: set[Identity | None]) -> bool:
     return False
 
 
-__all__ = ["foreign_server", "reject_foreign_server"]
+__all__ = ["foreign_server", "reject_foreign_server", "reject_writer"]

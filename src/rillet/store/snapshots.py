@@ -21,13 +21,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rillet.errors import CommandError, StoreError
+from rillet.errors import CommandError, StoreBusy, StoreError
 from rillet.persistence.aof.failures import LogTakenOver
 from rillet.persistence.aof.log import AppendOnlyLog
 from rillet.persistence.aof.rewrite import Rewriting
 from rillet.persistence.aof.rewrite_format import SNAPSHOT, SpawnedBaseWriter
 from rillet.persistence.aof.states import ON
 from rillet.persistence.disk import REAL, write_all
+from rillet.persistence.foreign_server import reject_foreign_server
 from rillet.persistence.fork import ChildOutcome
 from rillet.persistence.rdb.snapshots import Snapshots
 from rillet.persistence.write_gate import WriteGate
@@ -70,11 +71,23 @@ class StoreSnapshots(Snapshots):
         """Write the RDB file; CommandError if that fails, or if another process may own the folder now. O(bytes)"""
         if self._log.removed or isinstance(self._log.obstacle(), LogTakenOver):
             raise CommandError(f"{self.path.parent} was renamed or removed, or another process writes there")
+        try:
+            self._reject_server()
+        except OSError as error:
+            raise CommandError(str(error.strerror)) from error
         super().write()
+
+    def _reject_server(self) -> None:
+        """Raise OSError if a redis-server uses the folder: the RDB file is its own."""
+        try:
+            reject_foreign_server(self.path.parent)
+        except StoreBusy as error:
+            raise OSError(0, str(error)) from error
 
     def start_child(self, path: Path) -> int:
         """Start the process that writes the RDB file; raise OSError if it cannot be started."""
         log = self._log
+        self._reject_server()
         self._started = monotonic()
         if log.state != ON or log.failure is not None or not SpawnedBaseWriter.possible():
             try:
