@@ -10,7 +10,10 @@ import pytest
 
 import rillet
 from rillet import Store
+from rillet.store.backend import MemoryBackend
+from rillet.timer_thread import TimerThread
 from tests.server.harness import running
+from tests.waiting import until
 
 COUNT = 3000
 
@@ -34,14 +37,10 @@ def _listpacks(store: Store) -> int:
     return stream.memory.listpacks
 
 
-def _threads() -> list[threading.Thread]:
-    return [one for one in threading.enumerate() if one.name == "rillet-defrag"]
-
-
-def _join(threads: list[threading.Thread]) -> None:
-    for thread in threads:
-        thread.join(timeout=30)
-        assert not thread.is_alive()
+def _thread(store: Store) -> TimerThread:
+    backend = store._backend
+    assert isinstance(backend, MemoryBackend)
+    return backend.timers.thread
 
 
 @pytest.mark.parametrize("kind", ["memory", "directory"])
@@ -53,23 +52,23 @@ def test_a_store_compacts_a_stream(tmp_path: Path, kind: str) -> None:
         _wait_until_done(store)
         assert store.execute("XINFO", "STREAM", "s")[3] <= COUNT // 10 // 100 + 2
         assert store.execute("XRANGE", "s", "-", "+") == entries
-        threads = _threads()
-    assert len(threads) == (kind == "memory")
-    _join(threads)
+        if kind == "memory":
+            assert (thread := _thread(store)).runs
+    if kind == "memory":
+        until(lambda: not thread.runs)
 
 
 def test_a_store_in_memory_starts_it_with_config_set() -> None:
     with rillet.open() as store:
         _fill(store)
-        assert not _threads()
+        assert not _thread(store).runs
         before, listpacks = store.execute("MEMORY", "USAGE", "s"), _listpacks(store)
         store.execute("CONFIG", "SET", "activedefrag", "yes", "active-defrag-ignore-bytes", "1kb")
         _wait_until_done(store)
         assert _listpacks(store) < listpacks / 5
         assert store.execute("MEMORY", "USAGE", "s") < before / 5
-        threads = _threads()
         store.execute("CONFIG", "SET", "activedefrag", "no")
-    _join(threads)
+        until(lambda: not _thread(store).runs)
 
 
 def test_a_server_compacts_a_stream(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ import pytest
 
 import rillet
 from rillet import Store
+from rillet.host.idle_timers import IdleTimers
 from rillet.store.backend import MemoryBackend
-from rillet.store.expiry import ActiveExpiry
 from tests.store.conftest import IN_PROCESS, Frontend
 from tests.variants import by_speed
 from tests.waiting import until
@@ -22,11 +22,10 @@ FAR = 3_600_000
 LIMIT = 60.0
 
 
-def expiry_of(store: Store) -> ActiveExpiry:
+def timers_of(store: Store) -> IdleTimers:
     backend = store._backend
     assert isinstance(backend, MemoryBackend)
-    assert backend.expiry is not None
-    return backend.expiry
+    return backend.timers
 
 
 def fill(store: Store, count: int, milliseconds: int, name: str = "k") -> None:
@@ -65,35 +64,34 @@ def test_each_database_and_each_way_to_an_expiry() -> None:
 
 def test_there_is_a_thread_only_while_keys_have_an_expiry() -> None:
     with rillet.open(hz=500) as store:
-        expiry = expiry_of(store)
+        timers = timers_of(store)
         store.execute("SET", "a", "1")
-        assert (expiry.running, expiry.rounds) == (False, 0)
+        assert not timers.thread.runs
         for _ in range(3):
             store.execute("SET", "a", "1", "PX", "1")
-            until(lambda: store.execute("DBSIZE") == 0 and not expiry.running)
-        assert expiry.rounds >= 3
+            until(lambda: store.execute("DBSIZE") == 0 and not timers.thread.runs)
         store.execute("SET", "a", "1", "PX", FAR)
-        until(lambda: expiry.sleeps_until is not None)
+        until(lambda: timers.sleeps_until is not None)
         store.execute("PERSIST", "a")
-        assert expiry.running  # it sleeps, and ends when it wakes up
+        assert timers.thread.runs  # it sleeps, and ends when it wakes up
         store.execute("SET", "b", "1", "PX", 1)
-        until(lambda: not expiry.running)
+        until(lambda: not timers.thread.runs)
         assert store.execute("KEYS", "*") == [b"a"]
 
 
 def test_the_thread_sleeps_until_a_key_is_due_and_an_earlier_key_wakes_it() -> None:
     with rillet.open() as store:
-        expiry = expiry_of(store)
+        timers = timers_of(store)
         store.execute("SET", "far", "1", "PX", FAR)
         when = store.execute("PEXPIRETIME", "far")
-        until(lambda: expiry.sleeps_until == when)
-        rounds = expiry.rounds
+        until(lambda: timers.sleeps_until == when)
+        scheduled = dict(timers._timers)
         store.execute("SET", "farther", "1", "PX", 2 * FAR)
-        assert expiry.sleeps_until == when
-        assert expiry.rounds == rounds
+        assert timers.sleeps_until == when
+        assert timers._timers == scheduled
         store.execute("SET", "near", "1", "PX", 20)
         until(lambda: store.execute("DBSIZE") == 2)
-        until(lambda: expiry.sleeps_until == when)
+        until(lambda: timers.sleeps_until == when)
 
 
 def test_subscribers_of_expired_events_need_no_access() -> None:
@@ -108,7 +106,7 @@ def test_a_failed_round_is_logged_and_the_next_expiry_continues(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with rillet.open() as store:
-        expiry = expiry_of(store)
+        timers = timers_of(store)
         failures = []
 
         def fail(period: float) -> float:
@@ -116,10 +114,11 @@ def test_a_failed_round_is_logged_and_the_next_expiry_continues(
             raise ZeroDivisionError("a defect")
 
         with monkeypatch.context() as patch:
-            patch.setattr(expiry, "_pause", fail)
+            patch.setattr(timers, "_pause", fail)
             store.execute("SET", "a", "1", "PX", FAR)
-            until(lambda: failures and not expiry.running)
-        assert "the expiry of keys failed" in caplog.text
+            until(lambda: failures)
+        until(lambda: timers.sleeps_until is not None)
+        assert "the work of a store between its commands failed" in caplog.text
         store.execute("SET", "b", "1", "PX", 1)
         until(lambda: store.execute("DBSIZE") == 1)
 
@@ -128,7 +127,7 @@ def test_a_store_without_a_free_thread_still_expires_keys(monkeypatch: pytest.Mo
     def refuse(*_: Any) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr("rillet.store.expiry.start_new_thread", refuse)
+    monkeypatch.setattr("rillet.timer_thread.start_new_thread", refuse)
     with rillet.open() as store:
         store.execute("SET", "a", "1", "PX", 1)
         until(lambda: store.execute("GET", "a") is None)
@@ -136,18 +135,18 @@ def test_a_store_without_a_free_thread_still_expires_keys(monkeypatch: pytest.Mo
 
 def test_a_closed_or_forgotten_store_has_no_thread() -> None:
     store = rillet.open()
-    expiry = expiry_of(store)
+    timers = timers_of(store)
     store.execute("SET", "a", "1", "PX", FAR)
-    until(lambda: expiry.sleeps_until is not None)
+    until(lambda: timers.sleeps_until is not None)
     store.close()
-    until(lambda: not expiry.running)
+    until(lambda: not timers.thread.runs)
     store = rillet.open()
     store.execute("SET", "a", "1", "PX", FAR)
-    expiry = expiry_of(store)
-    until(lambda: expiry.sleeps_until is not None)
+    timers = timers_of(store)
+    until(lambda: timers.sleeps_until is not None)
     del store
     gc.collect()
-    until(lambda: not expiry.running)
+    until(lambda: not timers.thread.runs)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

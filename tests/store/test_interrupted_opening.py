@@ -23,12 +23,12 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # an interrupt in a finalizer
 ]  # fmt: skip
 
-PACKAGE = str(Path(rillet.__file__).parent / "store")
-PLACES = (PACKAGE, threading.__file__)
+PACKAGE = Path(rillet.__file__).parent
+PLACES = (str(PACKAGE / "store"), str(PACKAGE / "host"), threading.__file__)
 
 
 class _Interrupts:
-    """Raises KeyboardInterrupt in the n-th place of rillet.store and threading where Python looks for signals."""
+    """Raises KeyboardInterrupt in the n-th place of rillet.store, rillet.host and threading where Python looks for signals."""
 
     def __init__(self, at: int) -> None:
         self.left = at

@@ -5,7 +5,8 @@
     with its own pauses  the defragmentation
 
 A server gives the timers of its event loop (rillet.server.server), the owner of a directory those of its thread, as
-long as no socket is in use (rillet.host.timer_thread).
+long as no socket is in use (rillet.store.sharing.owner_thread). An engine in memory has a thread only while work waits
+(rillet.host.idle_timers).
 """
 
 from __future__ import annotations
@@ -27,24 +28,6 @@ class Cancellable(Protocol):
 
     def cancel(self) -> None:
         """Do not make the call."""
-
-
-class Timer:
-    """A function and the time when it is due, for loops that keep their timers in a heap."""
-
-    __slots__ = ("due", "function", "number")
-
-    def __init__(self, due: float, number: int, function: Job) -> None:
-        self.due = due
-        self.number = number
-        self.function: Job | None = function
-
-    def __lt__(self, other: Timer) -> bool:
-        return (self.due, self.number) < (other.due, other.number)
-
-    def cancel(self) -> None:
-        """Forget the function."""
-        self.function = None
 
 
 class EngineTimers:
@@ -98,10 +81,7 @@ class EngineTimers:
             engine.tracking.make_room()
             if engine.eviction.running:
                 self.evict_soon()
-            if self._continue_expiry in self._timers:
-                self._expiry_due = True
-            else:
-                self._expire()
+            self._expire_cycle()
             self.free_soon()
             if engine.log is not None:
                 self._flush()
@@ -145,6 +125,13 @@ class EngineTimers:
             if self._engine.log is not None:
                 self._flush()
 
+    def _expire_cycle(self) -> None:
+        """Begin an expiry cycle, once the last one has ended."""
+        if self._continue_expiry in self._timers:
+            self._expiry_due = True
+        else:
+            self._expire()
+
     def _expire(self) -> None:
         """Begin or continue the expiry cycle; the rest follows after a pause, in which clients are served."""
         engine = self._engine
@@ -165,4 +152,4 @@ class EngineTimers:
                 self._flush()
 
 
-__all__ = ["Cancellable", "EngineTimers", "Timer"]
+__all__ = ["Cancellable", "EngineTimers"]

@@ -17,13 +17,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rillet.host.idle_timers import IdleTimers
 from rillet.host.memory_host import MemoryHost
 from rillet.keyspace.clock import Clock
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings.settings import Settings
-from rillet.store.defrag import DefragThread
-from rillet.store.expiry import ActiveExpiry
-from rillet.store.step_threads import EvictionThread, LazyFreeThread
 from rillet.store.transports.engine_thread import completed
 from rillet.store.transports.in_process import InProcessTransport
 from rillet.store.transports.lock import engine_lock
@@ -84,23 +82,28 @@ class Backend(ABC):
 class MemoryBackend(Backend):
     """An engine in memory and its lock. A forked child has a copy of the engine.
 
-    active_expiry: delete expired keys that no command accesses; see rillet.store.expiry.
+    active_expiry: delete expired keys that no command accesses.
     """
 
     def __init__(self, settings: Settings, clock: Clock | None = None, *, active_expiry: bool = True,
                  modules: OpenModules | None = None) -> None:  # fmt: skip
         self._transport = InProcessTransport(Engine(settings, clock), engine_lock())
-        self._host = self._transport.engine.host = MemoryHost(self._transport.engine, self._transport.lock)
+        self._expires = active_expiry
+        self._begin()
         if modules is not None:
             from rillet.modules.loading import load_all
 
             load_all(self._transport.engine, *modules)
-        self.expiry = ActiveExpiry(self._transport.engine, self._transport.lock) if active_expiry else None
-        self.defrag = DefragThread(self._transport.engine, self._transport.lock)
-        self.lazyfree = LazyFreeThread(self._transport.engine, self._transport.lock)
-        self.eviction = EvictionThread(self._transport.engine, self._transport.lock)
         self._server: EngineServer | None = None
         self._guard = threading.Lock()
+
+    def _begin(self) -> None:
+        engine, lock = self._transport.engine, self._transport.lock
+        self.timers = IdleTimers(engine, lock, expires=self._expires)
+        self._host = engine.host = self._new_host(engine, lock)
+
+    def _new_host(self, engine: Engine, lock: Any) -> MemoryHost:
+        return MemoryHost(engine, lock, self.timers.thread)
 
     def transport(self) -> InProcessTransport:
         return self._transport
@@ -122,16 +125,11 @@ class MemoryBackend(Backend):
 
     def after_fork(self) -> InProcessTransport:
         self._transport.after_fork(engine_lock())
-        if self.expiry is not None:
-            self.expiry = self.expiry.after_fork(self._transport.lock)
-        self._host.after_fork(self._transport.lock)
-        self.defrag = DefragThread(self._transport.engine, self._transport.lock)
-        self.lazyfree = LazyFreeThread(self._transport.engine, self._transport.lock)
-        self.eviction = EvictionThread(self._transport.engine, self._transport.lock)
         self._guard = threading.Lock()
         if self._server is not None:
             self._server.forget_in_child()
             self._server = None
+        self._begin()
         return self._transport
 
     def where(self) -> ServerLoop:
@@ -159,11 +157,7 @@ class MemoryBackend(Backend):
             server.close()
         self._host.close()
         with self._transport.lock:
-            self.defrag.close()
-            self.lazyfree.close()
-            self.eviction.close()
-            if self.expiry is not None:
-                self.expiry.close()
+            self.timers.close()
         self._transport.close()
 
     def __repr__(self) -> str:

@@ -25,6 +25,7 @@ from rillet.real_time import monotonic
 from rillet.replication.changes import ChangePosition
 from rillet.replication.filtering import KeyFilter
 from rillet.runtime.admission import READ_ONLY
+from rillet.runtime.engine import Engine
 from rillet.runtime.settings.settings import Settings
 from rillet.store.aio import AsyncStore
 from rillet.store.arguments.argument_checks import whole_number
@@ -74,7 +75,6 @@ class FollowBackend(MemoryBackend):
         transport = self._transport
         transport.database = address.db
         engine = transport.engine
-        self._host = engine.host = FollowHost(engine, transport.lock)
         WriteGate(engine).set(READ_ONLY, READ_ONLY)
         self.directory = directory
         self.path = None if directory is None else str(directory.path)
@@ -89,6 +89,9 @@ class FollowBackend(MemoryBackend):
                 log.resume(position)
         self.link = FollowLink(engine, transport.lock, address, self.keys, log, directory)
         self.link.start(resumable)
+
+    def _new_host(self, engine: Engine, lock: Any) -> MemoryHost:
+        return FollowHost(engine, lock, self.timers.thread)
 
     def save(self, execute: Execute, path: Path | None) -> Path:
         if path is None:

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 from rillet.errors import StoreClosed, StoreError
 from rillet.host.directory import LOG_FOLDER, Directory
-from rillet.host.timer_thread import OwnerThread, redirect_to_null
 from rillet.host.timers import EngineTimers
 from rillet.loggers import logger
 from rillet.modules.loading import NO_MODULES, OpenModules, load_all
@@ -32,6 +31,7 @@ from rillet.runtime.settings.settings import SettingError, Settings
 from rillet.server.unix_socket import UNIX_SOCKETS, UnixSocket
 from rillet.store.recovery import LoadingHost, recover
 from rillet.store.sharing.owner_host import QuietHost
+from rillet.store.sharing.owner_thread import OwnerThread, redirect_to_null
 from rillet.store.snapshots import StoreSnapshots
 
 if TYPE_CHECKING:
@@ -77,7 +77,6 @@ class Owner:
             self._socket = self._listen() if UNIX_SOCKETS else None
             self._thread = OwnerThread(None if self._socket is None else self._socket.opened, self.server)
             self.timers.start(self._thread.later)
-            self._thread.start()
             if self._socket is not None:
                 directory.announce(self._socket.path, separate)
         except BaseException as error:

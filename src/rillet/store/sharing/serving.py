@@ -28,7 +28,6 @@ from urllib.parse import quote
 
 from rillet.client.address import Address
 from rillet.errors import CommandError, StoreError
-from rillet.host.timer_thread import redirect_to_null
 from rillet.runtime.engine import Engine
 from rillet.runtime.host import DefaultHost
 from rillet.server import listeners
@@ -36,6 +35,7 @@ from rillet.server.host import ServerHost
 from rillet.server.server import Server, event_loop_factory
 from rillet.server.unix_socket import CannotListen, UnixSocket, unix_url
 from rillet.store.sharing.guarded_server import TURNS_OF_AN_ACCEPT, GuardedConnection, GuardedServer, descriptors
+from rillet.store.sharing.owner_thread import redirect_to_null
 from rillet.store.transports.connected import AttachedTransport
 from rillet.store.transports.engine_thread import completed
 

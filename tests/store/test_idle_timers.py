@@ -1,7 +1,8 @@
-"""Threads of a store in memory that free values and evict keys end with the work, and start again after errors."""
+"""A store in memory frees values and evicts keys in a thread that ends with the work, and starts again after errors."""
 
 from __future__ import annotations
 
+import contextlib
 from _thread import start_new_thread
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -9,11 +10,10 @@ from typing import Any
 import pytest
 
 import rillet
-from rillet import Store
+from rillet import Store, timer_thread
+from rillet.host import idle_timers
 from rillet.runtime.engine import Engine
-from rillet.store import step_threads
 from rillet.store.backend import MemoryBackend
-from rillet.store.step_threads import EvictionThread, LazyFreeThread, StepThread
 from rillet.store.transports.in_process import InProcessTransport
 from tests.waiting import until
 
@@ -52,9 +52,9 @@ def drop_value(store: Store) -> None:
     store.execute("UNLINK", "large")
 
 
-WORK: list[tuple[type[StepThread], Callable[[Store], None], Callable[[Engine], Any]]] = [
-    (EvictionThread, exceed_limit, lambda engine: engine.eviction),
-    (LazyFreeThread, drop_value, lambda engine: engine.lazyfree),
+WORK: list[tuple[Callable[[Store], None], Callable[[Engine], Any]]] = [
+    (exceed_limit, lambda engine: engine.eviction),
+    (drop_value, lambda engine: engine.lazyfree),
 ]
 
 
@@ -64,30 +64,33 @@ def store() -> Iterator[Store]:
         yield opened
 
 
-@pytest.mark.parametrize(("thread", "make_work", "part"), WORK)
+@pytest.mark.parametrize(("make_work", "part"), WORK)
 def test_work_is_done_without_further_commands(
-    store: Store, thread: type[StepThread], make_work: Callable[[Store], None], part: Callable[[Engine], Any]
+    store: Store, make_work: Callable[[Store], None], part: Callable[[Engine], Any]
 ) -> None:
     make_work(store)
     until(lambda: not part(engine_of(store)).running)
     assert is_done(store)
 
 
-@pytest.mark.parametrize(("thread", "make_work", "part"), WORK)
+@pytest.mark.parametrize(("make_work", "part"), WORK)
 def test_after_a_failed_step_later_work_starts_the_thread_again(
-    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, thread: type[StepThread],
-    make_work: Callable[[Store], None], part: Callable[[Engine], Any],
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, make_work: Callable[[Store], None],
+    part: Callable[[Engine], Any],
 ) -> None:  # fmt: skip
-    engine = engine_of(store)
+    engine, backend = engine_of(store), store._backend
+    assert isinstance(backend, MemoryBackend)
 
-    def fail(_: StepThread) -> bool:
+    @contextlib.contextmanager
+    def fail() -> Iterator[None]:
         raise MemoryError
+        yield
 
     with monkeypatch.context() as patch:
-        patch.setattr(thread, "_step", fail)
+        patch.setattr(backend.timers, "_guard", fail())
         make_work(store)
-        until(lambda: not part(engine).running)
-    assert [record.getMessage() for record in caplog.records] == [thread.failure]
+        until(lambda: caplog.records and not part(engine).running)
+    assert caplog.records[0].getMessage() == idle_timers._FAILURE
     assert not is_done(store)
     make_work(store)
     until(lambda: not part(engine).running)
@@ -102,7 +105,7 @@ def test_without_a_thread_the_next_command_starts_one(monkeypatch: pytest.Monkey
             raise RuntimeError("can't start new thread")
         return start_new_thread(function, arguments)
 
-    monkeypatch.setattr(step_threads, "start_new_thread", start)
+    monkeypatch.setattr(timer_thread, "start_new_thread", start)
     with rillet.open(maxmemory_policy="allkeys-random", maxmemory_eviction_tenacity=0) as store:
         engine = engine_of(store)
         exceed_limit(store)
