@@ -378,8 +378,8 @@ def test_producers_skip_rows_that_the_stream_remembers(place: Place, monkeypatch
             write(rows, options)
         assert place.numbers(options["stream"]) == list(range(ROWS)), f"killed at send {number}"
     options = place.of("idmp", exactlyOnce="idmp", partitioned="2")
-    for batch in (1, 1, 2):
-        write(rows, options, batch=batch)
+    for batch in (0, 0, 1):
+        writer_of(rows, options).commit([write(rows, options, batch=batch)], batch)
     assert sorted(place.numbers("idmp:0", "idmp:1")) == sorted(2 * list(range(ROWS)))
 
 

@@ -64,13 +64,13 @@ class Batch:
                 for one in rows.to_batches(max_chunksize=50):
                     sender.send(one)
                     pause()
-                self.written[partition] = Written(identity, sender.finish(), True)
+                self.written[partition] = Written(identity, sender.finish(), True, sender.put_aside)
 
     def commit(self) -> None:
         """Do what the driver does when all tasks are complete."""
         written = [self.written[partition] for partition in sorted(self.written)]
         with Servers(self.options) as servers:
-            append_all_aside(servers, self.options, self.layout, [one.identity for one in written if one.identity])
+            append_all_aside(servers, self.options, self.layout, written)
             close_batch(servers, written)
 
 

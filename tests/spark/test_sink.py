@@ -181,7 +181,8 @@ def test_trimming_is_about_or_exact(judge: Judge, url: str) -> None:
 @pytest.mark.parametrize("once", ["auto", "none"])
 def test_ids_from_a_column_must_rise(judge: Judge, url: str, once: str) -> None:
     options = {"url": url, "stream": "s", "idColumn": "key", "exactlyOnce": once}
-    write(table(key=["5-1", "5-2", "6"], n=[1, 2, 3]), options)
+    rows = table(key=["5-1", "5-2", "6"], n=[1, 2, 3])
+    writer_of(rows, options).commit([write(rows, options)], 0)
     assert [key for key, _ in entries(judge, "s")] == [b"5-1", b"5-2", b"6-0"]
     with pytest.raises(
         ConnectorError, match=r"refused to append to 's': ERR The ID .*smaller.*\(the row with ID 6-0\)"
@@ -189,11 +190,11 @@ def test_ids_from_a_column_must_rise(judge: Judge, url: str, once: str) -> None:
         write(table(key=["6-0", "7-0"], n=[4, 5]), options, batch=1)
     falling = "'key' 8-1 follows 9-0" if once == "auto" else "the row with ID 8-1"
     with pytest.raises(ConnectorError, match=falling):
-        write(table(key=["9-0", "8-1"], n=[4, 5]), {**options, "stream": "t"}, batch=2)
+        write(table(key=["9-0", "8-1"], n=[4, 5]), {**options, "stream": "t"}, batch=1)
     for wrong, text in (("x-1", "an invalid ID"), ("5-*", "an invalid ID"), (None, "a null")):
         if once == "auto":
             with pytest.raises(ConnectorError, match=f"(the idColumn 'key'|the ID column) (contains|holds) {text}"):
-                write(table(key=pa.array([wrong], pa.string()), n=[4]), {**options, "stream": "t"}, batch=3)
+                write(table(key=pa.array([wrong], pa.string()), n=[4]), {**options, "stream": "t"}, batch=1)
     if once == "auto":
         assert len(entries(judge, "s")) == 3
         assert entries(judge, "t") == []

@@ -12,7 +12,7 @@ The modules, from Spark's side to the server's side:
     sessions.py     `session`: a local Spark with the connector; `history`: an archive and its streams as one table
     java.py         `require_java`: checks that Spark can start
     errors.py       `reason`: extracts rillet's error message from a Spark exception
-    metrics.py      `progress`: the number of entries that a streaming query has not read yet
+    metrics.py      `progress`: the number of entries that a streaming query has not read yet; `lost_batches` of a sink
     packaging.py    packs rillet into one file, for executors on hosts where it is not installed
     column_types.py checks that Arrow columns and stream fields can be converted
     read/           offsets, planning, pages, schema inference, filters, data loss, history
@@ -38,20 +38,20 @@ from rillet.spark.sessions import history, session
 
 if TYPE_CHECKING:
     from rillet.spark.errors import reason
-    from rillet.spark.metrics import Progress, progress
+    from rillet.spark.metrics import Progress, lost_batches, progress
     from rillet.spark.source import RilletDataSource, register
     from rillet.spark.tables.lookup import enrich, read_keys
     from rillet.spark.tables.writer import foreach_batch
 
 __all__ = [
-    "JavaMissing", "Progress", "RilletDataSource", "enrich", "foreach_batch", "history", "progress", "read_keys",
-    "reason", "register", "require_java", "session",
+    "JavaMissing", "Progress", "RilletDataSource", "enrich", "foreach_batch", "history", "lost_batches", "progress",
+    "read_keys", "reason", "register", "require_java", "session",
 ]  # fmt: skip
 
 _LAZY = {
     "RilletDataSource": "source", "register": "source",
     "enrich": "tables.lookup", "read_keys": "tables.lookup", "foreach_batch": "tables.writer",
-    "Progress": "metrics", "progress": "metrics", "reason": "errors",
+    "Progress": "metrics", "progress": "metrics", "lost_batches": "metrics", "reason": "errors",
 }  # fmt: skip
 
 

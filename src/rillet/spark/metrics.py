@@ -185,6 +185,18 @@ def progress(query: StreamingQuery) -> Progress | None:
     return None if last is None else read_progress(last)
 
 
+def lost_batches(query: StreamingQuery | str, **options: str) -> int:
+    """Return how many committed batches a query's sink has lost and counted, since the query began.
+
+    query: a streaming query or its ID. options: those that name the sink's server, such as `url`.
+    """
+    from rillet.spark.options import parse
+    from rillet.spark.write.query_record import QueryRecord
+
+    with Servers(parse(options)) as servers:
+        return QueryRecord(servers, query if isinstance(query, str) else str(query.id)).lost_batches()
+
+
 def read_progress(last: Any) -> Progress:
     """Parse a query's progress, from lastProgress or a StreamingQueryListener; skip sources other than rillet."""
     report = last if isinstance(last, Mapping) else json.loads(last.json)

@@ -123,7 +123,26 @@ class ConnectionOptions:
 
 
 @dataclass(frozen=True)
-class Options(ConnectionOptions):
+class SinkOptions(ConnectionOptions):
+    """The options of writing that are common to streams and tables of other types."""
+
+    wait_replicas: int | None = option(whole_number(1), WRITE)
+    wait_aof: bool = option(boolean, WRITE, False)
+    wait_timeout: float = option(positive_duration, WRITE, 30.0)
+
+    @property
+    def waits(self) -> bool:
+        """Return whether a write waits until its rows are on replicas or on disk."""
+        return self.wait_aof or self.wait_replicas is not None
+
+    @property
+    def fail_on_data_loss(self) -> bool:
+        """Return whether lost entries or batches are an error."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Options(SinkOptions):
     """The checked options of a reader or writer of streams; small, because Spark sends them with every task."""
 
     type: str = option(one_of("stream"), ALL, "stream")
@@ -136,7 +155,7 @@ class Options(ConnectionOptions):
     ending_offsets: Bounds = option(bounds(ending_bound), BATCH, LATEST)  # The last ID to read.
     starting_timestamp: int | None = option(timestamp, READ)  # Milliseconds since 1970.
     ending_timestamp: int | None = option(timestamp, BATCH)
-    fail_on_data_loss: bool = option(boolean, READ, True)
+    fail_on_data_loss: bool = option(boolean, ALL, True)
     max_entries_per_trigger: int | None = option(whole_number(1), FOLLOW)
     min_entries_per_trigger: int | None = option(whole_number(1), FOLLOW)
     max_trigger_delay: float = option(positive_duration, FOLLOW, 900.0)
@@ -327,8 +346,11 @@ def pair_problems(values: Mapping[str, str], not_together: Pairs, needs: Pairs) 
     """Return error messages for options that exclude each other, and for those without an option that they need."""
     wrong = [f"give only one of {one} and {other}" for one, other in not_together
              if one.lower() in values and other.lower() in values]  # fmt: skip
-    return wrong + [f"{one} needs {other}" for one, other in needs
-                    if one.lower() in values and other.lower() not in values]  # fmt: skip
+    wrong += [f"{one} needs {other}" for one, other in needs
+              if one.lower() in values and other.lower() not in values]  # fmt: skip
+    if "waittimeout" in values and not {"waitreplicas", "waitaof"} & values.keys():
+        wrong.append("waitTimeout needs waitReplicas or waitAof")
+    return wrong
 
 
 def _missing(values: Mapping[str, str]) -> list[str]:

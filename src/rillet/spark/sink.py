@@ -24,6 +24,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from rillet.client.servers import Servers
+from rillet.client.transaction import retry
 from rillet.loggers import logger
 from rillet.spark.errors import plainly
 from rillet.spark.options import READ_ONLY, OptionError, Options
@@ -32,15 +33,16 @@ from rillet.spark.write.commits import (
     RESERVED,
     Identity,
     Written,
-    close_batch,
     give_up,
     name_in_keys,
     shown,
     task_identity,
 )
+from rillet.spark.write.copies import require_copies
 from rillet.spark.write.input_check import require_all_rows
 from rillet.spark.write.ordered import OrderedSender, append_all_aside, rows_in_order
 from rillet.spark.write.producers import ProducerSender
+from rillet.spark.write.query_record import TaskNotes, complete_batch, require_earlier_batches
 from rillet.spark.write.row_encoder import RowEncoder
 from rillet.spark.write.transactions import TransactionSender
 from rillet.spark.write.writer import PlainSender, Sender
@@ -72,7 +74,8 @@ class _Writer(InTask):
             self.layout = RowEncoder(options, schema)
             if options.exactly_once == "idmp" and options.id_column is not None:
                 raise OptionError("rillet: leave out idColumn: with exactlyOnce=idmp the server generates the IDs")
-            self.may_order = self.layout.single and options.exactly_once in ("auto", "transaction")
+            self.transactional = options.exactly_once in ("auto", "transaction")
+            self.may_order = self.layout.single and self.transactional
             if options.order == "stream" and not self.layout.single:
                 raise OptionError("rillet: order=stream needs a single stream: leave out partitioned and streamColumn")
             if options.order == "stream" and not self.may_order:
@@ -89,16 +92,29 @@ class _Writer(InTask):
                 for batch in iterator if first is None else chain((first,), iterator):
                     sender.send(batch)
                 require_all_rows()
-                return RowsCommitted(Written(identity, sender.finish(), isinstance(sender, OrderedSender)))
+                rows = sender.finish()
+            if isinstance(sender, PlainSender):
+                notes = sender.notes
+                if notes is None:
+                    return RowsCommitted(Written(None, rows))
+                return RowsCommitted(Written(identity, rows, notes=notes.written(), field=notes.field))
+            if isinstance(sender, OrderedSender):
+                return RowsCommitted(Written(identity, rows, True, sender.put_aside))
+            return RowsCommitted(Written(identity, rows))
 
     def _sender(self, servers: Servers) -> tuple[Sender, Identity | None]:
         context = TaskContext.get()
         in_order = rows_in_order(context)
-        if self.options.exactly_once == "none":
+        if self.options.exactly_once == "none" and not self.options.waits:
             return PlainSender(servers, self.options, self.layout, context.partitionId() if context else 0), None
         identity = task_identity(self.query, self.batch, context, self.lasting)
-        if self.options.exactly_once == "idmp":
-            return ProducerSender(servers, self.options, self.layout, identity), None
+        if self.streaming:
+            require_earlier_batches(servers, self.options, identity, self._early_records())
+        if not self.transactional:
+            notes = TaskNotes(servers, identity) if self.streaming or self.options.waits else None
+            if self.options.exactly_once == "none":
+                return PlainSender(servers, self.options, self.layout, identity.partition, notes), identity
+            return ProducerSender(servers, self.options, self.layout, identity, notes), identity
         if self.may_order and (self.options.order == "stream" or (in_order and self.options.order is None)):
             return OrderedSender(servers, self.options, self.layout, identity), identity
         return TransactionSender(servers, self.options, self.layout, identity), identity
@@ -106,11 +122,22 @@ class _Writer(InTask):
     def close(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Record in the streams' commit records that the batch is complete."""
         written = [message.written for message in messages if isinstance(message, RowsCommitted)]
-        ordered = [one.identity for one in written if one.ordered and one.identity is not None]
         with plainly(), Servers(self.options) as servers:
-            if ordered:
-                append_all_aside(servers, self.options, self.layout, ordered)
-            close_batch(servers, written)
+
+            def append_rest() -> None:
+                if ordered := [one for one in written if one.ordered]:
+                    append_all_aside(servers, self.options, self.layout, ordered)
+
+            complete_batch(servers, self.options, written, self.streaming, self._early_records(), append_rest)
+
+    def _early_records(self) -> list[bytes] | None:
+        """Return the streams whose commit records an early version may have written; None without commit records."""
+        return self.layout.streams() if self.transactional else None
+
+    @property
+    def streaming(self) -> bool:
+        """Return whether the rows come from a streaming query, whose batches follow each other."""
+        return self.query is None
 
 
 class BatchWriter(_Writer, DataSourceArrowWriter):
@@ -118,6 +145,10 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
 
     def __init__(self, options: Options, schema: StructType) -> None:
         super().__init__(options, schema)
+        with plainly():
+            options.refuse(("failOnDataLoss",), "a batch write")
+            with Servers(options) as servers:
+                require_copies(servers, options, patient=False)
         self.lasting = options.txn_app_id is not None
         if options.txn_app_id in RESERVED:
             raise OptionError(f"rillet: txnAppId is {options.txn_app_id!r}, which is reserved for a pipeline")
@@ -149,6 +180,8 @@ class StreamingWriter(_Writer, DataSourceStreamArrowWriter):
         super().__init__(options, schema)
         if options.txn_app_id is not None:
             raise OptionError("rillet: txnAppId and txnVersion apply to df.write, not to a streaming query")
+        with plainly(), Servers(options) as servers:
+            retry(servers, lambda: require_copies(servers, options, patient=True))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Record that the micro-batch is complete; if Spark repeats the batch, its tasks write nothing."""

@@ -16,9 +16,9 @@ from rillet.spark.options import (
     ALL,
     READ,
     WRITE,
-    ConnectionOptions,
     OptionError,
     Options,
+    SinkOptions,
     declared,
     option,
     pair_problems,
@@ -41,7 +41,7 @@ def lifetime(text: str) -> int:
 
 
 @dataclass(frozen=True)
-class TableOptions(ConnectionOptions):
+class TableOptions(SinkOptions):
     """The checked options of a table; small, because Spark sends them with every task."""
 
     type: str = option(one_of("stream", *TYPES), ALL, "hash")
@@ -68,6 +68,7 @@ class TableOptions(ConnectionOptions):
     if_exists: str = option(one_of("append", "ignore", "error"), WRITE, "append")
     exactly_once: str = option(one_of("auto", "transaction", "none"), WRITE, "auto")
     transaction_bytes: int = option(whole_number(1 << 10), WRITE, 16 << 20)
+    fail_on_data_loss: bool = option(boolean, WRITE, True)
     txn_app_id: str | None = option(non_empty, WRITE)
     txn_version: int | None = option(whole_number(0), WRITE)
 

@@ -311,11 +311,11 @@ def test_counters_and_lists_are_added_once(place: Place) -> None:
     assert len(found) == 2
     scores = {**place.options, "type": "zset", "keyPrefix": "top:", "addColumns": "score"}
     for _ in range(2):
-        write(pa.table({"key": ["z", "z"], "member": ["a", "a"], "score": [1, 2.5]}), streaming=True, batch=3, **scores)
+        write(pa.table({"key": ["z", "z"], "member": ["a", "a"], "score": [1, 2.5]}), streaming=True, batch=2, **scores)
     assert place.call("ZSCORE", "top:z", "a") == b"3.5"
     lists = {**place.options, "type": "list", "keyPrefix": "l:"}
     for _ in range(2):
-        write(pa.table({"key": ["x", "y", "x"], "value": ["1", "2", "3"]}), streaming=True, batch=4, **lists)
+        write(pa.table({"key": ["x", "y", "x"], "value": ["1", "2", "3"]}), streaming=True, batch=3, **lists)
     assert place.call("LRANGE", "l:x", "0", "-1") == [b"1", b"3"]
 
 

@@ -33,6 +33,7 @@ from rillet.protocol.reply_parser import ReplyError
 from rillet.spark.table_options import TableOptions
 from rillet.spark.tables.commands import TableLayout
 from rillet.spark.write.commits import Identity, shown
+from rillet.spark.write.query_record import TaskNotes
 from rillet.spark.write.transactions import Chunk, Result, TaskTransactions, TransactionSender
 from rillet.spark.write.writer import CHUNK
 
@@ -68,10 +69,13 @@ def refused_key(servers: Servers, options: TableOptions, key: bytes, line: str) 
 class TableSender:
     """Writes rows by commands whose repetition does not change the result."""
 
-    def __init__(self, servers: Servers, options: TableOptions, layout: TableLayout) -> None:
+    def __init__(
+        self, servers: Servers, options: TableOptions, layout: TableLayout, notes: TaskNotes | None = None
+    ) -> None:
         self.servers = servers
         self.options = options
         self.layout = layout
+        self.notes = notes  # each chunk ends with a note of its number, which shows whether a server has lost chunks
         self.rows = 0
         self._packer = layout.packer()
         self._lanes: dict[Connection, tuple[ReplyStream, deque[tuple[bytearray, int]]]] = {}
@@ -102,7 +106,11 @@ class TableSender:
                 raise ConnectorError(f"rillet: writing a {self.options.type}: {error}") from None
             if packer.used >= CHUNK or (packer.used and (slot is not None or row == rows.num_rows)):
                 lines = packer.lines
-                self._send(packer.take_bytes(), lines, slot)
+                data = packer.take_bytes()
+                if self.notes is not None:
+                    data += self.notes.next(slot)[1]
+                    lines += 1
+                self._send(data, lines, slot)
 
     def _send(self, data: bytearray, lines: int, slot: int | None) -> None:
         """Send a chunk, then read the replies to earlier chunks on the same connection."""
@@ -132,6 +140,12 @@ class TableSender:
                 self._errors(connection, lines - left)
                 return
             queue.popleft()
+            self._acknowledged(data)
+
+    def _acknowledged(self, data: bytearray) -> None:
+        """Remember the note at the end of a chunk that the server has executed."""
+        if self.notes is not None:
+            self.notes.acknowledge(data)
 
     def _errors(self, connection: Connection, line: int) -> None:
         """Read all replies; the first error follows `line` lines of this connection's oldest chunk."""
@@ -145,6 +159,8 @@ class TableSender:
                 line = 0
         self._one_by_one(again)
         for _, queue in self._lanes.values():
+            for data, _ in queue:
+                self._acknowledged(data)
             queue.clear()
 
     def _not_executed(
@@ -180,20 +196,34 @@ class TableSender:
             sent[words[1]] += 1
         with Servers(self.options) as servers:
             servers.waits = True
-            for turn in turns:
-                for at in range(0, len(turn), 1000):
-                    part = turn[at : at + 1000]
-                    replies = retry(servers, partial(servers.each, [(words[1], words) for words in part]))
-                    for words, reply in zip(part, replies, strict=True):
-                        if isinstance(reply, ReplyError):
-                            raise refused_key(self.servers, self.options, words[1], str(reply))
+            if self.notes is None:
+                self._send_turns(servers, turns, partial(retry, servers))
+            else:  # a lost connection may mean a restart without what was sent before: all of it again
+                retry(servers, partial(self._send_noted, servers, turns))
         if commands and self.layout.cluster:
             self.servers.map_is_stale()
+
+    def _send_noted(self, servers: Servers, turns: list[list[list[bytes]]]) -> None:
+        assert self.notes is not None
+        self.notes.check(servers)
+        self._send_turns(servers, turns, lambda send: send())
+
+    def _send_turns(
+        self, servers: Servers, turns: list[list[list[bytes]]], run: Callable[[Callable[[], list[Any]]], list[Any]]
+    ) -> None:
+        for turn in turns:
+            for at in range(0, len(turn), 1000):
+                part = turn[at : at + 1000]
+                replies = run(partial(servers.each, [(words[1], words) for words in part]))
+                for words, reply in zip(part, replies, strict=True):
+                    if isinstance(reply, ReplyError):
+                        raise refused_key(self.servers, self.options, words[1], str(reply))
 
     def _repeat(self, chunks: list[bytearray]) -> None:
         """Send chunks again whose replies were lost."""
         for data in chunks:
             self._one_by_one(list(commands_in(data)))
+            self._acknowledged(data)
 
     def _recover(self) -> None:
         """After a lost connection, send all chunks again that wait for replies."""

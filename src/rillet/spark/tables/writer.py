@@ -21,6 +21,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -45,13 +46,14 @@ from rillet.spark.write.commits import (
     RESERVED,
     Identity,
     Written,
-    close_batch,
     give_up,
     name_in_keys,
     shown,
     task_identity,
 )
+from rillet.spark.write.copies import require_copies
 from rillet.spark.write.input_check import require_all_rows
+from rillet.spark.write.query_record import TaskNotes, complete_batch, require_earlier_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -105,12 +107,18 @@ class _TableWriter(InTask):
             self.layout.cluster = servers.is_cluster
             self.layout.without_value = 0
             identity: Identity | None = None
+            notes: TaskNotes | None = None
             sender: TableSender | TableTransactionSender
-            if self.layout.transactional:
+            if self.layout.transactional or self.noted:
                 identity = task_identity(self.query, self.batch, TaskContext.get(), self.lasting)
+                if self.streaming:
+                    require_earlier_batches(servers, self.options, identity, self._early_records())
+            if self.layout.transactional:
+                assert identity is not None
                 sender = TableTransactionSender(servers, self.options, self.layout, identity)
             else:
-                sender = TableSender(servers, self.options, self.layout)
+                notes = TaskNotes(servers, identity) if identity is not None else None
+                sender = TableSender(servers, self.options, self.layout, notes)
             with closing(sender):
                 for batch in iterator:
                     if self.skips:
@@ -124,6 +132,8 @@ class _TableWriter(InTask):
                     sender.send(rows)
                 require_all_rows()
                 written = Written(identity, sender.finish())
+                if notes is not None:
+                    written = replace(written, notes=notes.written(), field=notes.field)
                 return TableRowsWritten(written, b"".join(hashes), self.layout.without_value)
 
     def close(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -133,10 +143,24 @@ class _TableWriter(InTask):
             remedy = " (nulls=delete deletes them)" if self.options.type in ("hash", "string") else ""
             log.warning("rillet: %d rows of the type %s have only nulls: nothing was written for their keys%s",
                         empty, self.options.type, remedy)  # fmt: skip
-        if self.layout.transactional and not self.skips:
+        if not self.skips:
             written = [message.written for message in messages if isinstance(message, TableRowsWritten)]
             with plainly(), Servers(self.options) as servers:
-                close_batch(servers, written)
+                complete_batch(servers, self.options, written, self.streaming, self._early_records())
+
+    @property
+    def streaming(self) -> bool:
+        """Return whether the rows come from a streaming query, whose batches follow each other."""
+        return self.query is None
+
+    @property
+    def noted(self) -> bool:
+        """Return whether tasks that write without transactions note their chunks (write/query_record.py)."""
+        return self.options.waits or (self.streaming and self.options.exactly_once != "none")
+
+    def _early_records(self) -> list[bytes] | None:
+        """Return the places of commit records of an early version; None without transactions."""
+        return self.layout.streams() if self.layout.transactional else None
 
 
 class TableBatchWriter(_TableWriter, DataSourceArrowWriter):
@@ -144,6 +168,10 @@ class TableBatchWriter(_TableWriter, DataSourceArrowWriter):
 
     def __init__(self, options: TableOptions, schema: StructType, overwrite: bool = False) -> None:
         super().__init__(options, schema, overwrite)
+        with plainly():
+            options.refuse(("failOnDataLoss",), "a batch write")
+            with Servers(options) as servers:
+                require_copies(servers, options, patient=False)
         if options.txn_app_id in RESERVED:
             raise OptionError(f"rillet: txnAppId is {options.txn_app_id!r}, which is reserved for a pipeline")
         self.lasting = options.txn_app_id is not None
@@ -204,6 +232,8 @@ class TableStreamingWriter(_TableWriter, DataSourceStreamArrowWriter):
         wrong = [name for name in ("txnAppId", "txnVersion", "ifExists") if name.lower() in options.named]
         if wrong:
             raise OptionError(f"rillet: these options apply to df.write, not to a streaming query: {', '.join(wrong)}")
+        with plainly(), Servers(options) as servers:
+            retry(servers, lambda: require_copies(servers, options, patient=True))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Record that the micro-batch is complete; if Spark repeats the batch, its tasks write nothing twice."""

@@ -43,13 +43,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 from rillet.client.cluster import slot_of
 from rillet.client.errors import ConnectorError
 from rillet.client.servers import Servers
-from rillet.client.transaction import multi_exec, retry
+from rillet.client.transaction import multi_exec
 from rillet.loggers import logger
 
 log = logger("spark")
@@ -155,24 +154,30 @@ def tag_of(slot: int) -> bytes:
 class Written:
     """The result of a write task: its identity, and the number of rows that it wrote to each stream."""
 
-    identity: Identity | None  # None: the write has no commit records
+    identity: Identity | None  # None: the write has no records
     rows: dict[bytes, int]
-    ordered: bool = False  # whether the task may have put its rows aside (ordered.py)
+    ordered: bool = False  # whether the task has waited for its turn (ordered.py)
+    aside: bool = False  # whether it put its rows aside
+    notes: dict[bytes, bytes] | None = None  # without transactions: the last chunk on each server (query_record.py)
+    field: bytes = b""  # the field that has these notes
 
 
-def close_batch(servers: Servers, written: Sequence[Written]) -> None:
-    """Record that a batch is complete; raise ConnectorError if a stream has rows of tasks not in `written`."""
-    tasks: dict[bytes, dict[int, Identity]] = {}
+def close_batch(servers: Servers, written: Sequence[Written]) -> list[bytes]:
+    """Record that a batch is complete; raise ConnectorError unless each stream has the rows of just these tasks.
+
+    Return the keys of the commit records. May be repeated after a lost connection: the records show what has run.
+    """
+    tasks: dict[bytes, dict[Identity, int]] = {}
     for task in written:
-        if task.identity is not None:
-            for stream in task.rows:
-                tasks.setdefault(stream, {})[task.identity.partition] = task.identity
-    for stream, partitions in tasks.items():
-        # Repeating `_close` after a lost connection is safe: it reads from the record whether it has run.
-        retry(servers, partial(_close, servers, stream, next(iter(partitions.values())), set(partitions)))
+        if task.identity is not None and task.notes is None:
+            for stream, rows in task.rows.items():
+                tasks.setdefault(stream, {})[task.identity] = rows
+    return [_close(servers, stream, rows) for stream, rows in tasks.items()]
 
 
-def _close(servers: Servers, stream: bytes, identity: Identity, partitions: set[int]) -> None:
+def _close(servers: Servers, stream: bytes, rows: dict[Identity, int]) -> bytes:
+    identity = next(iter(rows))
+    partitions = {one.partition for one in rows}
     key = record_key(stream, identity.query)
     flat = servers.call(key, b"HGETALL", key)
     fields: dict[bytes, bytes] = dict(zip(flat[::2], flat[1::2], strict=True))
@@ -184,7 +189,9 @@ def _close(servers: Servers, stream: bytes, identity: Identity, partitions: set[
             identity.batch, identity.query, shown(stream), done,
         )  # fmt: skip
     if done >= identity.batch:
-        return
+        # A repeated commit writes again, so that waiting for copies (copies.py) waits for the earlier writes, too.
+        servers.call(key, b"HSET", key, b"done", b"%d" % done)
+        return key
     tasks = {int(name): CommitProgress.parse(text) for name, text in fields.items()}
     written = {task for task, progress in tasks.items() if progress.batch == identity.batch}
     others = sorted(written - partitions)
@@ -194,12 +201,26 @@ def _close(servers: Servers, stream: bytes, identity: Identity, partitions: set[
             f"attempt with other tasks also wrote task {', '.join(map(str, others))}: rows may be duplicated "
             f"(record: {shown(key)})"
         )
+    for task, count in rows.items():
+        if count and task.partition not in written:
+            raise rows_gone(str(task.partition), task.batch, str(servers.connection(key).address), stream)
     commands: list[tuple[bytes, ...]] = [(b"HSET", key, b"done", b"%d" % identity.batch)]
     if fields:
         commands.append((b"HDEL", key, *fields))
     if not identity.lasting:
         commands.append((b"EXPIRE", key, b"%d" % BATCH_SECONDS))
     multi_exec(servers, key, commands)
+    return key
+
+
+def rows_gone(partition: str, batch: int, where: str, stream: bytes = b"") -> ConnectorError:
+    """Return the error for rows that a server lost between the end of their task and the commit of the batch."""
+    of = f" of {shown(stream)}" if stream else ""
+    return ConnectorError(
+        f"rillet: {where} lost rows{of} that task {partition} of batch {batch} had written: it restarted or failed "
+        f"over without its last writes before the batch was committed. Restart the query or repeat the write: the "
+        f"batch writes what is missing"
+    )
 
 
 def give_up(servers: Servers, query: str, streams: Sequence[bytes]) -> None:

@@ -50,7 +50,7 @@ from rillet.client.servers import Servers
 from rillet.client.transaction import multi_exec, retry
 from rillet.real_time import monotonic
 from rillet.spark.options import Options
-from rillet.spark.write.commits import BATCH_SECONDS, Identity, Record, record_key, shown
+from rillet.spark.write.commits import BATCH_SECONDS, Identity, Record, Written, record_key, shown
 from rillet.spark.write.row_encoder import RowEncoder
 from rillet.spark.write.transactions import Chunk, TaskTransactions, TransactionSender
 from rillet.types.stream.id import StreamID
@@ -66,6 +66,7 @@ class OrderedSender(TransactionSender):
     def __init__(self, servers: Servers, options: Options, layout: RowEncoder, identity: Identity) -> None:
         super().__init__(servers, options, layout, identity)
         self.turn_has_come = identity.partition == 0
+        self.put_aside = False
         self.spool: Spool | None = None
 
     def keep(self, share: TaskTransactions, chunk: Chunk) -> None:
@@ -110,6 +111,7 @@ class OrderedSender(TransactionSender):
             append_aside(self.servers, self.options, self.layout, self._next())
         else:
             self._put_aside(share)
+            self.put_aside = True
             if retry(self.servers, lambda: self._look(share.record)[0]):  # the task before may have looked too early
                 append_aside(self.servers, self.options, self.layout, self.identity)
         return self.rows
@@ -311,8 +313,9 @@ def _is_done(servers: Servers, record: Record) -> bool:
     return progress is None or progress.state == "done"
 
 
-def append_all_aside(servers: Servers, options: Options, layout: RowEncoder, tasks: Sequence[Identity]) -> None:
-    """Append all rows that the tasks of a batch have put aside; raise ConnectorError unless all tasks are complete."""
+def append_all_aside(servers: Servers, options: Options, layout: RowEncoder, written: Sequence[Written]) -> None:
+    """Append all rows that the tasks of a batch have put aside; raise ConnectorError if such rows are gone."""
+    tasks = [one.identity for one in written if one.identity is not None]
     key = aside_key(layout.stream, tasks[0].query)
     flat = retry(servers, partial(servers.call, key, b"HGETALL", key))
     notes = dict(zip(flat[::2], flat[1::2], strict=True))
@@ -324,13 +327,14 @@ def append_all_aside(servers: Servers, options: Options, layout: RowEncoder, tas
     record = record_key(layout.stream, tasks[0].query)
     flat = retry(servers, partial(servers.call, record, b"HGETALL", record))
     fields = dict(zip(flat[::2], flat[1::2], strict=True))
-    for task in tasks:
+    for task in [one.identity for one in written if one.identity is not None and one.aside]:
         one = Record(layout.stream, task)
         progress = one.progress((fields.get(b"done"), fields.get(one.field)))
         if progress is not None and progress.state != "done":
             raise ConnectorError(
                 f"rillet: the rows of task {task.partition} of batch {task.batch} were put aside for "
-                f"{shown(layout.stream)} and are gone: another client deleted them, or they expired after a day"
+                f"{shown(layout.stream)} and are gone: the server restarted or failed over without them, another "
+                f"client deleted them, or they expired after a day"
             )
 
 

@@ -16,8 +16,8 @@ Limits:
 - Each message name takes 76 bytes of the server's memory.
 - If the writer raises the `idmp-duration`, the server forgets the messages of all other producers of that stream.
 
-Advantages over transactions: no additional keys, no queue on the server, and rows are visible immediately. Because of
-the limits above, idmp is not the default.
+Advantages over transactions: no queue on the server, no additional keys but the record of a streaming query
+(query_record.py), and rows are visible immediately. Because of the limits above, idmp is not the default.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from rillet.columns.row_packing import RowPacker
 from rillet.spark.options import Options
 from rillet.spark.read.stream_info import pairs_to_dict
 from rillet.spark.write.commits import Identity, shown
+from rillet.spark.write.query_record import TaskNotes
 from rillet.spark.write.row_encoder import RowEncoder
 from rillet.spark.write.writer import PlainSender, append_words
 
@@ -41,8 +42,10 @@ WINDOW_SECONDS = 3_600
 class ProducerSender(PlainSender):
     """Writes rows with XADD IDMP: each row has a producer and a message name, so the server skips repeated rows."""
 
-    def __init__(self, servers: Servers, options: Options, layout: RowEncoder, identity: Identity) -> None:
-        super().__init__(servers, options, layout, identity.partition)
+    def __init__(
+        self, servers: Servers, options: Options, layout: RowEncoder, identity: Identity, notes: TaskNotes | None
+    ) -> None:
+        super().__init__(servers, options, layout, identity.partition, notes)
         self.name = f"{identity.query}:{identity.batch}:{identity.partition}"
         self.placed: dict[bytes, int] = {}  # by stream: number of rows packed so far
 

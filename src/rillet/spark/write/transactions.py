@@ -303,6 +303,12 @@ class TransactionSender(Sender):
             if self.options.id_column and share.conflicts == MAX_CONFLICTS:
                 raise self._conflict(share)
             return False
+        if progress.state == "part" and progress.rows < share.recorded.rows:
+            where = str(self.servers.connection(share.stream).address)
+            raise ConnectorError(
+                f"rillet: {where} lost rows of {shown(share.stream)} that {self._task()} had written: it restarted or "
+                f"failed over without its last writes; Spark must run the task again"
+            )
         if progress.state == "part" and progress.rows < share.at.rows:
             raise ConnectorError(
                 f"rillet: another attempt of {self._task()} wrote to {shown(share.stream)} at the same time and has "

@@ -1,7 +1,8 @@
 """Senders: classes that pack rows as XADD commands and send the commands in bounded pipelines.
 
     Sender              encodes rows (row_encoder.py) and packs them; subclasses send the packed chunks
-    PlainSender         XADD XADD XADD ... in chunks, each sent before the replies to the previous one; at least once
+    PlainSender         XADD XADD XADD ... in chunks, each sent before the replies to the previous one; at least once.
+                        Each chunk may end with a note of its number, which shows later whether a server has lost chunks
     ProducerSender      XADD with IDMP arguments; the server skips repeated rows (producers.py)
     TransactionSender   transactions that also record their progress; exactly once (transactions.py)
 
@@ -14,13 +15,15 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
+from rillet.client.cluster import slot_of
 from rillet.client.connection import Connection
-from rillet.client.errors import ConnectorError
+from rillet.client.errors import ConnectionLost, ConnectorError
 from rillet.client.reply_stream import ReplyStream
 from rillet.client.servers import Servers
 from rillet.columns.row_packing import RowPacker
 from rillet.spark.options import Options
 from rillet.spark.write.commits import shown
+from rillet.spark.write.query_record import TaskNotes
 from rillet.spark.write.row_encoder import RowEncoder
 
 CHUNK = 1 << 18
@@ -125,8 +128,12 @@ def refusal(connection: Connection, stream: bytes, line: str, row_id: object = "
 class PlainSender(Sender):
     """Writes rows at least once: if a task is repeated, it appends its rows again."""
 
-    def __init__(self, servers: Servers, options: Options, layout: RowEncoder, partition: int) -> None:
+    def __init__(
+        self, servers: Servers, options: Options, layout: RowEncoder, partition: int, notes: TaskNotes | None = None
+    ) -> None:
         super().__init__(servers, options, layout, partition)
+        self.notes = notes
+        self._noted: dict[bytes, Connection] = {}  # by the key of the notes
         self._connections: dict[bytes, Connection] = {}
         self._sent: dict[Connection, deque[tuple[bytes, bytearray, int]]] = {}
         self._replies: dict[Connection, ReplyStream] = {}
@@ -145,6 +152,13 @@ class PlainSender(Sender):
         unanswered = self._sent[connection]
         commands = packer.commands
         data = packer.take_bytes()
+        if self.notes is not None:
+            key, note = self.notes.next(slot_of(stream) if self.servers.is_cluster else None)
+            data += note
+            if self._noted.setdefault(key, connection) is not connection:
+                raise ConnectionLost(
+                    f"rillet: a connection to {connection.address} was lost; Spark must run the task again"
+                )
         connection.send(data)
         unanswered.append((stream, data, commands))
         while len(unanswered) > 1:
@@ -152,9 +166,11 @@ class PlainSender(Sender):
 
     def _read_replies(self, connection: Connection, stream: bytes, data: bytearray, commands: int) -> None:
         replies = self._replies[connection]
-        left = replies.skip(2 * commands)
+        noted = 0 if self.notes is None else 1
+        left = replies.skip(2 * commands + noted)
         if left:
-            row_id = id_in(data, commands - (left + 1) // 2, self.options) if self.options.id_column else ""
+            row = commands - (left - noted + 1) // 2
+            row_id = id_in(data, row, self.options) if self.options.id_column and row < commands else ""
             raise refusal(connection, stream, str(replies.reply()), row_id)
 
     def _drain(self) -> None:
