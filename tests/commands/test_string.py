@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+import rillet
+
 from tests.commands.ends import NOW, Bench
 
 pytestmark = pytest.mark.both
@@ -89,3 +91,21 @@ def test_failed_commands_change_nothing(bench: Bench) -> None:
         assert bench(*command).startswith("WRONGTYPE"), command
     assert bench.log.take() == []
     assert bench("XLEN", "s") == 1
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),  # of OBJECT ENCODING in Valkey 9.1.2, after each of the commands below
+    [(104, "embstr embstr embstr embstr raw"), (105, "embstr raw raw raw raw"), (112, "embstr raw raw raw raw"),
+     (113, "raw raw raw raw raw")],
+)  # fmt: skip
+def test_an_expiry_separates_a_long_string_from_its_key_in_valkey(size: int, expected: str) -> None:
+    text = b"x" * size
+    with rillet.open(compat="valkey") as store:
+        shown = []
+        for command in (
+            (b"SET", b"k", text), (b"EXPIRE", b"k", 100), (b"PERSIST", b"k"), (b"GETEX", b"k", b"EX", 100),
+            (b"COPY", b"k", b"kk", b"REPLACE"),
+        ):  # fmt: skip
+            store.execute(*command)
+            shown.append(store.execute(b"OBJECT", b"ENCODING", command[2] if command[0] == b"COPY" else b"k").decode())
+        assert " ".join(shown) == expected

@@ -940,7 +940,25 @@ class Database:
     ) -> cython.bint:
         """Do `set_expire` for the `size` bytes of a key at an address. O(1)"""
         self.expires.set_number(self.expires.add_span(at, size, at, -1), when)
+        if self.embeds_expiry:
+            self._separate(at[:size])
         return self._note_expiry(when)
+
+    @cython.cfunc
+    def _separate(self, key: bytes) -> cython.bint:
+        """Make a string raw that does not fit beside its key and an expiry (Valkey's objectSetExpire)."""
+        n: cython.Py_ssize_t = self.keys.find(key)
+        value: object = self.keys.object_at(n)
+        if value is not None:
+            if isinstance(value, String):
+                string: String = value
+                string.form = _form_with_expiry(len(key), string.value(), string.form)
+        elif self.keys.value_byte(n) <= _LAST_STRING and self.keys.value_size(n) <= _MOST_EMBEDDED + 1:
+            packed: bytes = self.keys.entry_value(n)
+            form: cython.int = packed[0]
+            if _form_with_expiry(len(key), packed[1:], form) != form:
+                self.keys.set_entry_value(n, bytes([_RAW]) + packed[1:])
+        return True
 
     @cython.cfunc
     def _note_expiry(self, when: cython.longlong) -> cython.bint:
