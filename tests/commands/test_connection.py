@@ -64,6 +64,13 @@ def test_client_reply_off_and_skip_drop_replies() -> None:
     assert bench.run([b"GET", b"k"]) == b"$1\r\nw\r\n"
 
 
+def test_the_error_for_a_bad_attribute_has_its_name_as_the_client_wrote_it() -> None:
+    for name in (b"LIB-NAME", b"Lib-Ver"):
+        assert Bench(compat="7.2").run([b"CLIENT", b"SETINFO", name, b"a b"]) == (
+            b"-ERR " + name + b" cannot contain spaces, newlines or special characters.\r\n"
+        )
+
+
 def test_client_list_shows_one_line_per_connection() -> None:
     bench = Bench(compat="newest")
     other = bench.beside()

@@ -48,7 +48,7 @@ def client_setinfo(session: Session, argv: list[bytes]) -> None:
     if attribute is None:
         raise CommandError(f"Unrecognized option '{text(argv[2])}'")
     if any(not 33 <= byte <= 126 for byte in argv[3]):
-        raise CommandError(f"{text(argv[2].lower())} cannot contain spaces, newlines or special characters.")
+        raise CommandError(f"{text(argv[2])} cannot contain spaces, newlines or special characters.")
     setattr(session, attribute, argv[3])
     session.out.ok()
 
