@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         InvalidID,
         InvalidObj,
         InvalidValue,
+        LeaseLost,
         Loading,
         LogCorrupt,
         MasterDown,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
         NotSent,
         OutcomeUnknown,
         OutOfMemory,
+        PendingMessages,
         ProtocolError,
         ReadOnly,
         Redirect,
@@ -121,10 +123,10 @@ __version__ = "0.1.0"
 
 _ERRORS = """
     Busy BusyGroup BusyKey ChangesLost ClusterDown CommandError Corrupt ExecAbort IncompatibleOwner InvalidEntry
-    InvalidID InvalidObj InvalidValue Loading LogCorrupt MasterDown Misconf MissingExtra ModuleFailure NestedCall
-    NewerFormat NoAuth NoGroup NoPerm NoProto NoReplicas NoScript NotAStore NotBusy NotSent OutOfMemory
-    OutcomeUnknown ProtocolError ReadOnly Redirect RilletError StoreBusy StoreClosed StoreError StoreTimeout
-    TransactionConflict TryAgain Unblocked Unkillable UnknownTimeout WrongPass WrongType
+    InvalidID InvalidObj InvalidValue LeaseLost Loading LogCorrupt MasterDown Misconf MissingExtra ModuleFailure
+    NestedCall NewerFormat NoAuth NoGroup NoPerm NoProto NoReplicas NoScript NotAStore NotBusy NotSent OutOfMemory
+    OutcomeUnknown PendingMessages ProtocolError ReadOnly Redirect RilletError StoreBusy StoreClosed StoreError
+    StoreTimeout TransactionConflict TryAgain Unblocked Unkillable UnknownTimeout WrongPass WrongType
 """
 _AIO = """
     AsyncArray AsyncBitmap AsyncConsumer AsyncCounter AsyncGeo AsyncGroup AsyncHash AsyncHyperLogLog AsyncList
@@ -230,6 +232,7 @@ __all__ = [
     "InvalidID",
     "InvalidObj",
     "InvalidValue",
+    "LeaseLost",
     "List",
     "Loading",
     "LogCorrupt",
@@ -254,6 +257,7 @@ __all__ = [
     "OutOfMemory",
     "OutcomeUnknown",
     "PendingEntry",
+    "PendingMessages",
     "PendingSummary",
     "Position",
     "ProtocolError",

@@ -21,6 +21,8 @@
         │   └── UnknownTimeout no reply within `timeout`; also a StoreTimeout
         ├── StoreTimeout       no answer within `timeout`: nothing was changed; also a TimeoutError
         ├── ChangesLost        a consumer's changes are no longer held; has `after` and `position`
+        ├── PendingMessages    the consumer to delete has pending messages
+        ├── LeaseLost          messages no longer belong to their consumer; has `ids`
         ├── TransactionConflict  another client changed a watched key
         └── NestedCall         a signal handler called the store while the engine ran a command of the same thread
 
@@ -314,6 +316,22 @@ class ChangesLost(StoreError):
 
 class TransactionConflict(StoreError):
     """Another client changed a watched key during a transaction; nothing was executed: run the transaction again."""
+
+
+class PendingMessages(StoreError):
+    """A consumer was not deleted, because it has pending messages."""
+
+
+class LeaseLost(StoreError):
+    """Messages no longer belong to the consumer that wants to acknowledge, renew or retry them; `ids` has their IDs.
+
+    Another consumer claimed them, or they were acknowledged or released, or their group's consumer was deleted. Nothing
+    happened to them; what was passed beside them was executed.
+    """
+
+    def __init__(self, text: str, ids: list[Any]) -> None:
+        super().__init__(text)
+        self.ids = ids
 
 
 class MissingExtra(StoreError, ModuleNotFoundError):

@@ -292,3 +292,18 @@ def test_one_clear_line_for_an_error(tmp_path: Path, folder: Path) -> None:
     assert "has no group 'x'" in run("tail", folder, "orders", "--group", "x", status=2)
     assert "neither an ID" in run("tail", folder, "orders", "--from", "yesterday", status=2)
     assert "seconds above 0" in run("stats", folder, "--watch", "0", status=2)
+
+
+def test_silent_consumers_are_collected(folder: Path) -> None:
+    assert "deleted" not in run("groups", folder, "--collect", "1e6")
+    text = run("groups", folder, "orders", "--collect", "0")
+    assert text.startswith("orders / billing: deleted the consumer one, handed on 20 pending messages\n")
+    assert "25 pending" in text
+    with rillet.open(folder) as store:
+        billing = store.stream("orders").group("billing")
+        assert billing.pending_summary().consumers == {"two": 25}
+        billing.create_consumer("three")
+        found = [json.loads(line) for line in run("groups", folder, "--collect", "0", "--json").splitlines()]
+        assert found[0] == {"stream": "orders", "group": "billing", "deleted": "two", "handed_on": 25}
+    assert "--collect must be a number of seconds from 0 on, not -1" in run("groups", folder, "--collect=-1", status=2)
+    assert "not nan" in run("groups", folder, "--collect=nan", status=2)

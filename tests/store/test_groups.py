@@ -69,7 +69,7 @@ def test_pending_tells_whose_and_how_often(store: Store) -> None:
     assert [found.id.ms for found in one.group.pending(start="(1", end=2)] == [2]
     assert one.group.pending(idle=1000) == []
     assert {found.name: found.pending for found in one.group.consumers()} == {"one": 2, "two": 1}
-    assert one.group.delete_consumer("two") == 1
+    assert one.group.delete_consumer("two", pending="drop") == 1
     assert one.group.delete_consumer("none") == 0
 
 

@@ -3,6 +3,9 @@
 PLACE is the directory of a store, or a url, as for `rillet stats`. For each pending message: its ID, consumer, the time
 since its delivery, and the number of deliveries. A released message (XNACK) has no consumer.
 
+--collect SECONDS first deletes the consumers that sent no command for so long, and hands their pending messages on
+(Group.collect). It is the only option that changes the place, and opens a directory that no process has open.
+
 Exit status: 0, or 2 if there is nothing to show.
 """
 
@@ -10,11 +13,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Iterator
 
-from rillet.cli.output import guarded, identity, number, safe, table
+from rillet.cli.output import FAILED, guarded, identity, number, safe, table
 from rillet.cli.stats import consumer_table, group_notes, lag_text
 from rillet.store.info_records import PendingEntry
+from rillet.store.opening import open as open_store
 from rillet.store.read_access import visit
 from rillet.store.stats import PENDING, GroupStats, StreamStats, plain
 from rillet.store.store import Store
@@ -30,16 +35,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="show N pending messages of each group (default 10)")  # fmt: skip
     parser.add_argument("--pending", type=int, default=PENDING, metavar="N",
                         help=f"read up to N pending messages of a group to find these (default {PENDING})")  # fmt: skip
+    parser.add_argument("--collect", type=float, metavar="SECONDS",
+                        help="first delete consumers that were silent so long, hand their messages on")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print one line of JSON for each group")
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the groups; return the exit status."""
+    if options.collect is not None and not 0 <= options.collect < 1e12:
+        print(f"rillet: --collect must be a number of seconds from 0 on, not {options.collect:g}", file=sys.stderr)
+        return FAILED
     return guarded(lambda: _print(options))
 
 
 def _print(options: argparse.Namespace) -> None:
-    with visit(options.place) as store:
+    with _opened(options) as store:
+        if options.collect is not None:
+            _collect(store, options)
         stats = store.stats(*options.streams, pending=options.pending, memory=False)
         if not options.json and not stats.streams:
             print("no streams")
@@ -52,6 +64,29 @@ def _print(options: argparse.Namespace) -> None:
                     print(json.dumps({"stream": stream.name, **plain(group), "messages": plain(entries)}), flush=True)
                 else:
                     print("\n".join(_report(stream, group, entries)) + "\n", flush=True)
+
+
+def _opened(options: argparse.Namespace) -> Store:
+    """Return the store of the place; with --collect, one that can be written."""
+    store = visit(options.place)
+    if options.collect is None or store.url is not None:
+        return store
+    store.close()  # a read-only view of a directory that no process has open
+    return open_store(options.place)
+
+
+def _collect(store: Store, options: argparse.Namespace) -> None:
+    """Collect the silent consumers of the groups, and print them."""
+    for name in options.streams or [stream.name for stream in store.streams()]:
+        stream = store.stream(name)
+        for info in stream.groups():
+            for consumer, messages in stream.group(info.name, create=False).collect(options.collect).items():
+                if options.json:
+                    print(json.dumps({"stream": stream.name, "group": info.name, "deleted": consumer,
+                                      "handed_on": messages}), flush=True)  # fmt: skip
+                else:
+                    print(f"{safe(stream.name)} / {safe(info.name)}: deleted the consumer {safe(consumer)}, handed on "
+                          f"{number(messages)} pending messages", flush=True)  # fmt: skip
 
 
 def _oldest(store: Store, stream: StreamStats, group: GroupStats, most: int) -> list[PendingEntry]:

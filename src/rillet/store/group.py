@@ -34,6 +34,7 @@ from rillet.errors import (
     NoGroup,
     NotSent,
     OutcomeUnknown,
+    PendingMessages,
     StoreError,
     StoreTimeout,
 )
@@ -43,6 +44,7 @@ from rillet.store.arguments.encoding import IDLike, decode, encode_id, encode_na
 from rillet.store.arguments.policies import RefPolicy, chunks, policy_arguments
 from rillet.store.arguments.positions import Position, encode_after, encode_position, milliseconds_of
 from rillet.store.arguments.slots import by_slot
+from rillet.store.atomic_steps import collect, delete_consumer
 from rillet.store.delivery import (
     STOP_CHECK,
     Commands,
@@ -198,10 +200,46 @@ class Group(Generic[T]):
         argv = [b"XGROUP", b"CREATECONSUMER", self.stream.key, self.key, encode_name(name, "name")]
         return bool(self.store.run(argv))
 
-    def delete_consumer(self, name: str | bytes) -> int:
-        """Delete a consumer and its pending messages; return the number of these messages (XGROUP DELCONSUMER)."""
-        argv = [b"XGROUP", b"DELCONSUMER", self.stream.key, self.key, encode_name(name, "name")]
-        return int(self.store.run(argv))
+    def delete_consumer(self, name: str | bytes, *, pending: str | bytes | Consumer[Any] | None = None) -> int:
+        """Delete a consumer; return how many pending messages it had (XGROUP DELCONSUMER). O(these messages)
+
+        pending: what happens to these: "drop" loses them; a consumer, or its name, receives them, with their idle time
+        and number of deliveries. By default PendingMessages is raised if there are any. Except with "drop", this is a
+        script (rillet.store.atomic_steps).
+        """
+        key = encode_name(name, "name")
+        if pending == "drop":
+            return int(self.store.run([b"XGROUP", b"DELCONSUMER", self.stream.key, self.key, key]))
+        to = None if pending is None else _receiver(pending, "pending")
+        if to == key:
+            raise ValueError(f"pending must be another consumer than the deleted one, {decode(key)!r}")
+        deleted, messages = self.store.run(delete_consumer(self, key, to))
+        if not deleted:
+            raise PendingMessages(
+                f"the consumer {decode(key)!r} of the group {self.name!r} of {self.stream.name!r} has pending "
+                "messages: pass pending='another consumer' to hand them on, or pending='drop' to lose them"
+            )
+        return int(messages)
+
+    def collect(self, idle: Seconds, *, to: str | bytes | Consumer[Any] | None = None) -> dict[str, int]:
+        """Delete consumers that sent no command for `idle` seconds; return how many messages each of them had.
+
+        `to` receives their pending messages, with their idle time and number of deliveries; by default the consumer
+        that sent a command last, which is deleted only if it is silent, too, and no messages are left. A consumer that
+        has messages on hold, by `retry` or `extend`, is left until these are due. Each consumer is deleted in the step
+        that hands on its last messages, so one that comes back loses none; a step hands on up to a hundred messages. A
+        consumer in a read that waits for longer than `idle` is deleted, too, and created again by its next message.
+        O(consumers + messages), by scripts (rillet.store.atomic_steps)
+        """
+        at_least = int(milliseconds_in(idle, "idle"))
+        receiver = b"" if to is None else _receiver(to, "to")
+        moved: dict[str, int] = {}
+        deleted: dict[str, int] = {}
+        more = True
+        while more:
+            more, *found = self.store.run(collect(self, at_least, receiver))
+            count_collected(found, moved, deleted)
+        return deleted
 
     # -- state -----------------------------------------------------------------------------------------
 
@@ -262,6 +300,20 @@ class Group(Generic[T]):
 
     def __repr__(self) -> str:
         return f"Group({self.stream.name!r}, {self.name!r})"
+
+
+def _receiver(consumer: str | bytes | Consumer[Any], parameter: str) -> bytes:
+    """Return the name of a consumer that receives messages."""
+    key = getattr(consumer, "key", None)
+    return key if isinstance(key, bytes) else encode_name(consumer, parameter)
+
+
+def count_collected(found: Sequence[Any], moved: dict[str, int], deleted: dict[str, int]) -> None:
+    """Add the consumers of a reply of `collect`: name, number of messages, and whether it was deleted."""
+    for name, messages, gone in zip(found[::3], found[1::3], found[2::3], strict=True):
+        moved[decode(name)] = moved.get(decode(name), 0) + int(messages)
+        if gone:
+            deleted[decode(name)] = moved[decode(name)]
 
 
 def _entries_read(number: int | None) -> list[bytes]:

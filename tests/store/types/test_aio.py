@@ -343,7 +343,7 @@ def test_groups_and_messages(frontend: Frontend) -> None:
             await message.ack(delete=None)
             stop.set()
         assert handled == ["3"]
-        assert await group.delete_consumer("other") == 1
+        assert await group.delete_consumer("other", pending="drop") == 1
         await group.set_id("$")
         assert await group.delete()
         await _raises(KeyError, group.info())

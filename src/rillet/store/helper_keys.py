@@ -1,0 +1,53 @@
+"""Helper keys: sorted sets beside a stream, with the times of delayed entries and of retries.
+
+    rillet:delayed:{TAG}STREAM           entries that are added when they are due; score: that time, in ms since 1970
+    rillet:retries:{TAG}STREAM:GROUP     pending messages that nobody may claim before a time; score: that time
+
+**Slots.** A script moves entries between a helper key and its stream, so both must be in the same slot of a cluster,
+for any name. TAG is the stream's hash tag. A name without a hash tag is its own TAG, unless it is empty or contains
+"}". Then TAG is the smallest number with the same slot.
+
+The names are unambiguous: TAG contains no "}", and ":" and "%" in a group's name are written as %3A and %25.
+
+Both sets also contain an empty member with the score +inf. So the key remains when nothing waits, and consumers see
+from it that delays are in use and that they must look often. Nothing creates a helper key
+before the first delayed entry, retry or extended lease.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import count
+
+DELAYED, RETRIES = b"rillet:delayed:{", b"rillet:retries:{"
+
+
+@lru_cache(1024)
+def delayed_key(stream: bytes) -> bytes:
+    """Return the key of the delayed entries of a stream."""
+    return DELAYED + _tag(stream) + b"}" + stream
+
+
+@lru_cache(1024)
+def retries_key(stream: bytes, group: bytes) -> bytes:
+    """Return the key of the retries of a group."""
+    name = group.replace(b"%", b"%25").replace(b":", b"%3A")
+    return RETRIES + _tag(stream) + b"}" + stream + b":" + name
+
+
+def _tag(stream: bytes) -> bytes:
+    """Return a text without "}" whose slot is the stream's (cluster.c, keyHashSlot)."""
+    opening = stream.find(b"{")
+    if opening >= 0:
+        closing = stream.find(b"}", opening + 1)
+        if closing > opening + 1:
+            return stream[opening + 1 : closing]
+    if stream and b"}" not in stream:
+        return stream
+    from rillet.client.cluster import slot_of
+
+    slot = slot_of(stream)
+    return next(tag for tag in (b"%d" % number for number in count()) if slot_of(tag) == slot)
+
+
+__all__ = ["DELAYED", "RETRIES", "delayed_key", "retries_key"]
