@@ -45,7 +45,7 @@ CLASSES = (
     "rillet.store.channels.Subscription", "rillet.store.channels.ChannelMessage",
     "rillet.store.sharing.serving.StoreServer", "rillet.testing.clock.StoreClock", "rillet.testing.plugin",
     "rillet.types.stream.id.StreamID", "rillet.errors",
-    "rillet.store.recovery",
+    "rillet.host.recovery",
     "rillet.store.arguments.positions", "rillet.store.aio.store.AsyncStore",
     "rillet.store.aio.runner.AsyncRunner", "rillet.store.aio.keys.AsyncKeyCommands",
     "rillet.store.aio.stream.AsyncStream", "rillet.store.aio.group.AsyncGroup", "rillet.store.aio.group.AsyncConsumer",

@@ -82,7 +82,7 @@ JOBS = (
     Job("replication", _module("tests.replication.matrix", "--rounds", "4"), interpreted=False),
     *(Job(f"properties-{folder}", _properties(folder)) for folder in PROPERTIES),
     Job("ordinary", lambda _seed: ["-m", "pytest", "-q", "-m", "not long and not spark", "--timeout=1800",
-                                   "tests/store", "tests/server", "tests/cli", "docs"]),
+                                   "tests/store", "tests/transfer", "tests/server", "tests/cli", "docs"]),
     *(Job(f"long-{folder}", _marked(folder), interpreted=folder != "spark") for folder in MARKED),
 )  # fmt: skip
 

@@ -71,6 +71,7 @@ if TYPE_CHECKING:
         WrongPass,
         WrongType,
     )
+    from rillet.host.recovery import Recovery
     from rillet.replication.changes import Change, ChangePosition
     from rillet.store import codecs
     from rillet.store.aio import (
@@ -102,7 +103,6 @@ if TYPE_CHECKING:
     from rillet.store.info_records import ConsumerInfo, GroupInfo, PendingEntry, PendingSummary
     from rillet.store.message import Message
     from rillet.store.opening import connect, open
-    from rillet.store.recovery import Recovery
     from rillet.store.sharing.serving import StoreServer
     from rillet.store.stats import GroupStats, StoreStats, StreamMemory, StreamStats
     from rillet.store.store import Store
@@ -159,7 +159,7 @@ _HOMES = {
     "GroupInfo": "rillet.store.info_records",
     "PendingEntry": "rillet.store.info_records",
     "PendingSummary": "rillet.store.info_records",
-    "Recovery": "rillet.store.recovery",
+    "Recovery": "rillet.host.recovery",
     "StoreServer": "rillet.store.sharing.serving",
     "GroupStats": "rillet.store.stats",
     "StoreStats": "rillet.store.stats",

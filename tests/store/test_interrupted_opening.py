@@ -28,7 +28,7 @@ PLACES = (str(PACKAGE / "store"), str(PACKAGE / "host"), threading.__file__)
 
 
 class _Interrupts:
-    """Raises KeyboardInterrupt in the n-th place of rillet.store, rillet.host and threading where Python looks for signals."""
+    """Raises KeyboardInterrupt in the n-th place of the store, host and threading where Python looks for signals."""
 
     def __init__(self, at: int) -> None:
         self.left = at

@@ -15,7 +15,8 @@ import pytest
 
 import rillet
 from rillet.errors import CommandError, StoreError
-from rillet.store.snapshots import StoreSnapshots, copy_file
+from rillet.host.spawned_snapshots import SpawnedSnapshots
+from rillet.store.sharing.saving import copy_file
 from tests.judge import running_redis
 from tests.store.process import Other
 
@@ -138,7 +139,7 @@ def test_a_second_save_is_rejected(tmp_path: Path) -> None:
     with rillet.open(tmp_path) as store:
         fill(store)
         owner: Any = store._backend
-        snapshots: StoreSnapshots = owner._owner.snapshots
+        snapshots: SpawnedSnapshots = owner._owner.files.snapshots
         link: Any = store.transport
         with link.lock:  # so that nobody sees how it goes on
             assert store.execute("BGSAVE") == b"Background saving started"
@@ -165,7 +166,7 @@ def test_a_process_that_is_killed(tmp_path: Path) -> None:
     with rillet.open(tmp_path) as store:
         fill(store)
         owner: Any = store._backend
-        snapshots: Any = owner._owner.snapshots
+        snapshots: Any = owner._owner.files.snapshots
         store.save()
         before = (tmp_path / "dump.rdb").read_bytes()
         link: Any = store.transport

@@ -12,11 +12,13 @@ continue, too, if its backlog holds what they lack.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rillet.runtime.engine import Engine
+    from rillet.runtime.settings.settings import Settings
 
 
 def restore(engine: Engine, facts: Mapping[bytes, bytes], *, replica: bool) -> bool:
@@ -35,4 +37,29 @@ def restore(engine: Engine, facts: Mapping[bytes, bytes], *, replica: bool) -> b
     return True
 
 
-__all__ = ["restore"]
+class ExpiredAtStart:
+    """Commands that repeat the deletions of a start, with their databases, up to the size of the backlog.
+
+    The replicas, which continue, must delete what has expired meanwhile, too.
+    """
+
+    _SHORTEST = 20  # bytes of the shortest DEL
+
+    def __init__(self, settings: Settings) -> None:
+        self.commands: deque[tuple[int, list[bytes]]] = deque(maxlen=settings.repl_backlog_size // self._SHORTEST + 1)
+        self.count = 0
+
+    def add(self, database: int, argv: list[bytes]) -> None:
+        """Add a command."""
+        self.commands.append((database, argv))
+        self.count += 1
+
+    def take(self) -> list[tuple[int, list[bytes]]] | None:
+        """Return and forget the commands; None if the backlog could not hold all of them."""
+        complete, commands = self.count == len(self.commands), list(self.commands)
+        self.commands.clear()
+        self.count = 0
+        return commands if complete else None
+
+
+__all__ = ["ExpiredAtStart", "restore"]

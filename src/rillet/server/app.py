@@ -10,13 +10,13 @@ from pathlib import Path
 
 import rillet
 from rillet.errors import CommandError, RilletError
+from rillet.host.data_directory import serve_store
 from rillet.modules.loading import load_all
 from rillet.replication.restart import restore
 from rillet.runtime.engine import Engine
 from rillet.runtime.registry import load_commands
 from rillet.runtime.settings.settings import Settings
 from rillet.server.acl_file import load_users
-from rillet.server.data_directory import serve_store
 from rillet.server.host import DurableHost
 from rillet.server.log_lines import JOURNAL, WARNING, configure_log, say
 from rillet.server.metrics_http import MetricsListener
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         configuration = load(arguments)
         folder = _working_folder(configuration.settings)
-        is_store = serve_store(configuration, folder)
+        is_store = serve_store(configuration.settings, configuration.given, folder)
         if configuration.settings.daemonize:
             daemonize()
         with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
@@ -71,7 +71,7 @@ def _master_of(settings: Settings) -> tuple[str, int]:
 def _follow(server: Server, persistence: ServerPersistence) -> None:
     """Take the stored position in the replication stream, and follow the configured master."""
     address = server.settings.replicaof
-    expired = persistence.rdb.expired.take()
+    expired = persistence.expired.take()
     # If the backlog cannot hold what has expired meanwhile, no replica can continue.
     known = expired is not None and restore(server.engine, persistence.facts(), replica=bool(address))
     if known:
@@ -95,7 +95,7 @@ async def _serve(configuration: Configuration, folder: Path, is_store: bool, loo
     persistence = ServerPersistence(engine, folder, is_store=is_store)
     server = Server(engine)
     persistence.attach(server)
-    server.replicas.use_files(persistence.children, persistence.rdb.snapshots)
+    server.replicas.use_files(persistence.children, persistence.snapshots)
     process = Process(settings, configuration.file)
     server.timers.jobs.append(process.watch)
     engine.host = DurableHost(server, persistence, configuration, process)

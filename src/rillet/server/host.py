@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from rillet.client.peer_sockets import PeerSockets
 from rillet.errors import CommandError
+from rillet.host.file_services import FileServices
 from rillet.host.process_memory import memory
 from rillet.protocol.peer_replies import Replies
 from rillet.runtime.host import DefaultHost
@@ -150,14 +151,14 @@ class ServerHost(DefaultHost):
         self._server.setting_changed(name)
 
 
-class DurableHost(ServerHost):
+class DurableHost(FileServices, ServerHost):
     """The host of a server with files. `configuration` names the file that CONFIG REWRITE writes."""
 
     def __init__(self, server: Server, files: ServerPersistence, configuration: Configuration,
                  process: Process) -> None:  # fmt: skip
-        super().__init__(server)
+        ServerHost.__init__(self, server)
         self._process = process
-        self._files = files
+        self._files: ServerPersistence = files
         self._configuration = configuration
 
     def shutdown(self, *, save: bool, nosave: bool, force: bool, now: bool) -> bool:
@@ -167,10 +168,6 @@ class DurableHost(ServerHost):
     def abort_shutdown(self) -> None:
         """Abort a shutdown that waits for replicas (SHUTDOWN ABORT)."""
         self._files.shutdown.abort()
-
-    def has_child(self) -> bool:
-        """Return whether a child process writes a file."""
-        return self._files.children.active is not None
 
     def log_line(self, text: str, level: str = "warning") -> None:
         """Write a line to the server's log."""
@@ -219,43 +216,9 @@ class DurableHost(ServerHost):
         """Replace the text of the ACL file (ACL SAVE)."""
         acl_file.write(acl_file.path_of(self._engine), text)
 
-    def save(self) -> None:
-        """Write the RDB file before returning (SAVE)."""
-        self._files.rdb.snapshots.save()
-
-    def bgsave(self, *, later: bool, schedule: bool) -> bool:
-        """Write the RDB file in a child process (BGSAVE)."""
-        return self._files.rdb.snapshots.background(later, schedule)
-
-    def cancel_bgsave(self) -> str:
-        """Stop a running or scheduled BGSAVE (BGSAVE CANCEL)."""
-        snapshots = self._files.rdb.snapshots
-        if snapshots.saving:
-            self._files.children.stop()
-            return "Background saving cancelled"
-        if snapshots.scheduled:
-            snapshots.scheduled = False
-            return "Scheduled background saving cancelled"
-        return super().cancel_bgsave()
-
-    def last_save(self) -> int:
-        """Return the time of the last successful save, in seconds (LASTSAVE)."""
-        return self._files.rdb.snapshots.last_save
-
-    def flushed(self) -> bool:
-        """End the transfers of deleted data, and write an empty RDB file if there are save points (FLUSHALL)."""
-        stream = self._engine.replication.stream
-        if stream is not None and stream.transfer is not None:
-            stream.transfer.flushed()
-        return self._files.rdb.snapshots.flushed()
-
     def reload(self, *, save: bool, flush: bool, merge: bool) -> None:
         """Write the RDB file and load it again (DEBUG RELOAD)."""
         self._files.reload(save, flush, merge)
-
-    def rewrite_log(self, *, later: bool) -> bool:
-        """Rewrite the append-only file in a child process (BGREWRITEAOF)."""
-        return self._files.aof.rewrite(later)
 
     def load_log(self) -> None:
         """Empty the databases and load the append-only file (DEBUG LOADAOF)."""

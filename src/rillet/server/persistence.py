@@ -1,72 +1,54 @@
-"""The files of a server: its append-only log, and the RDB file that SAVE writes.
+"""The files of a server: its append-only log, and the RDB file that SAVE writes, around its event loop.
 
-    rillet.persistence.aof.service     the log: replayed at the start, written before replies leave, rewritten
-    rdb_service.py                     the RDB file: loaded at the start if there is no log (server.c:
-                                       loadDataFromDisk), SAVE, BGSAVE
-    shutdown.py                        SHUTDOWN and the signals
+    rillet.host.files    the log: replayed at the start, written before replies leave, rewritten; the RDB file: loaded
+                         at the start if there is no log (server.c: loadDataFromDisk), SAVE, BGSAVE
+    shutdown.py          SHUTDOWN and the signals
 
-Both share one child process at a time, one cron, one write gate, and the shutdown.
+While the data is loaded, clients are answered. owner.json announces the server to processes that open the directory.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from rillet.errors import CommandError, Misconf, StoreError
+from rillet.host.data_directory import UnloadedFiles
+from rillet.host.directory import LOG_FOLDER
+from rillet.host.files import ForkingFiles
 from rillet.persistence.announcement import NAME as OWNER
 from rillet.persistence.announcement import Announcement, announce, announced
 from rillet.persistence.aof.loader import LoadResult
-from rillet.persistence.aof.rewrite_format import PURPOSE, ForkedBaseWriter
-from rillet.persistence.aof.service import AofService
 from rillet.persistence.aof.states import OFF, ON
-from rillet.persistence.directory_lock import DirectoryLock
 from rillet.persistence.foreign_server import reject_foreign_server
-from rillet.persistence.fork import Children
-from rillet.persistence.remedies import salvageable
-from rillet.persistence.write_gate import WriteGate
+from rillet.persistence.fork import Child
+from rillet.replication.restart import ExpiredAtStart
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings.settings import SettingError
-from rillet.server.data_directory import UnloadedFiles
 from rillet.server.log_lines import WARNING, say, say_line
-from rillet.server.rdb_service import RdbService
 from rillet.server.serve_while_loading import LoadingPhase
 from rillet.server.server import Server
 from rillet.server.shutdown import Shutdown
 
-_STORE_LOG = "appendonlydir"  # rillet.host.directory
 # The address at which a server that listens on this address answers on the same machine.
 _LOOPBACK = {"127.0.0.1": "127.0.0.1", "0.0.0.0": "127.0.0.1", "*": "127.0.0.1", "::1": "[::1]", "::": "[::1]",
              "::*": "[::1]", "localhost": "127.0.0.1"}  # fmt: skip
 
 
-class ServerPersistence:
+class ServerPersistence(ForkingFiles):
     """The log and the RDB file of a server's engine; is_store: the folder is the directory of a rillet store."""
 
     def __init__(self, engine: Engine, folder: Path, *, is_store: bool = False) -> None:
-        self._engine = engine
-        self._folder = folder
-        self._lock = DirectoryLock()
+        super().__init__(engine, folder, say_line, is_store=is_store)
         self._server: Server | None = None
-        self._is_store = is_store
-        self._unloaded = UnloadedFiles(engine.settings, folder)
-        self.children = children = Children()
-        children.on_fork = lambda microseconds: engine.latency.add(b"fork", microseconds * 1000)
-        settings, gate = engine.settings, WriteGate(engine)
-        self.aof = AofService(
-            engine, folder / settings.appenddirname, settings.appendfilename, ForkedBaseWriter(engine, children),
-            lock=self._lock, gate=gate, on_failure=lambda text: say(text, WARNING), say=say_line,
-            busy=lambda: children.active is not None and not children.is_at(PURPOSE),
-        )  # fmt: skip
-        self.rdb = RdbService(engine, children, gate)
-        self._snapshots = self.rdb.snapshots
-        self.shutdown = Shutdown(engine, children, self._snapshots, self.aof.prepare_shutdown)
+        self._unloaded = UnloadedFiles(engine.settings, folder, say_line)
+        self.shutdown = Shutdown(engine, self.children, self.snapshots, self.aof.prepare_shutdown)
+        self.expired = ExpiredAtStart(engine.settings)
         self._loading = LoadingPhase(engine)
         self._loaded = False
-        # The position in the replication stream that was stored with the log, None without a log.
-        self._position: Mapping[bytes, bytes] | None = None
 
     async def open(self, stopping: Callable[[], bool]) -> bool:
         """Replay the log, or load the RDB file with `appendonly no`, while clients are answered.
@@ -75,13 +57,16 @@ class ServerPersistence:
         """
         if not self._is_store:
             self._unloaded.report()
-        job = self._open_log if self._engine.settings.appendonly else self.rdb.open
+        job = self._open_log if self._engine.settings.appendonly else self._open_rdb
         self._loaded = await self._loading.run(job, stopping)
         return self._loaded
 
+    def _open_rdb(self, progress: Callable[[int, int], None] | None = None) -> None:
+        self.open_rdb(progress, self.expired.add)
+
     def _open_log(self, progress: Callable[[int, int], None] | None = None) -> None:
         if self._is_store:
-            say(f"{self._snapshots.path.parent} is the directory of a rillet store: the append-only log is on")
+            say(f"{self.snapshots.path.parent} is the directory of a rillet store: the append-only log is on")
         log = self.aof.log.folder
         reject_foreign_server(self._folder, log)
         try:
@@ -89,17 +74,14 @@ class ServerPersistence:
         except OSError as error:
             raise StoreError(f"{error.filename or log} cannot be opened: {error.strerror}") from error
         self._announce()  # now, so that rillet.open waits while the log is loaded
-        adopted = self._snapshots.path if self._is_store else None
-        with salvageable(self._folder):
-            result = self.aof.open(progress, begin_with_base=True, adopt=adopted)
-        self._position = result.position
+        result = self.open_log(progress, begin_with_base=True, adopt=self.snapshots.path if self._is_store else None)
         if result.torn:
             say(result.torn, WARNING)
         say(_summary(result))
 
     def _announce(self) -> None:
         """Write owner.json, so that rillet.open attaches to this server; only for the log that a store would open."""
-        if self._server is not None and self.aof.log.folder == self._folder / _STORE_LOG:
+        if self._server is not None and self.aof.log.folder == self._folder / LOG_FOLDER:
             with contextlib.suppress(OSError):  # the server does not depend on the file
                 announce(self._folder, address_of(self._server))
 
@@ -110,10 +92,6 @@ class ServerPersistence:
             with contextlib.suppress(OSError):
                 (self._folder / OWNER).unlink()
 
-    def facts(self) -> Mapping[bytes, bytes]:
-        """Return the position in the replication stream that was stored with the loaded data."""
-        return self._snapshots.loaded.facts if self._position is None else self._position
-
     def close(self) -> None:
         """Write and sync the log, and stop logging."""
         self._withdraw()
@@ -121,7 +99,7 @@ class ServerPersistence:
         if self._loaded and stream is not None and self.aof.log.state == ON:
             stream.note_position(always=True)
         try:
-            self.aof.close()
+            super().close()
         except Misconf as error:
             say(f"Fail to fsync the AOF file: {error}", WARNING)
         self.children.stop()
@@ -132,32 +110,38 @@ class ServerPersistence:
         self.aof.on_closed = lambda: server.call_soon(server.flush)
         self._server = server
         server.replica.log = self.aof
-        self.rdb.attach()
+        self._watch_children()
         self.shutdown.attach(server)
-        server.timers.jobs.append(self._cron)
-        self._engine.defrag.is_blocked = lambda: self._snapshots.busy
+        server.timers.jobs.append(self.cron)
+        self._engine.defrag.is_blocked = lambda: self.snapshots.busy
 
-    def _cron(self) -> None:
-        """Poll the child process, and start due saves and rewrites in the order of server.c: serverCron."""
-        if not self._loaded:
-            return
-        self.children.poll()
-        self._snapshots.cron()
-        self.aof.cron()
-        self._snapshots.cron_scheduled()
+    def _watch_children(self) -> None:
+        """Let the event loop report the end of a child process."""
+        loop = asyncio.get_running_loop()
+
+        def unwatch(number: int) -> None:
+            loop.remove_reader(number)
+
+        def watch(child: Child) -> None:
+            child.on_close = unwatch
+            loop.add_reader(child.fileno(), self.children.poll)
+
+        self.children.watch = watch
+
+    def cron(self) -> None:
+        """Do the periodic work, once the data is loaded."""
+        if self._loaded:
+            super().cron()
 
     def setting_changed(self, name: str) -> None:
         """Apply a setting of the log or the RDB file; SettingError rejects it."""
         if name == "appendonly" and not self._loaded:
             raise SettingError("the dataset is still being loaded")
-        if name == "appendonly" and self._is_store and not self._engine.settings.appendonly:
-            raise SettingError("a store in a directory always has an append-only log")
         if name == "appendonly" and self._engine.settings.appendonly and self.aof.log.state == OFF:
             self._unloaded.set_log_aside()
-        self.rdb.setting_changed(name)
-        if name == "appendonly" and not self._engine.settings.appendonly:
+        if name == "appendonly" and not self._engine.settings.appendonly and not self._is_store:
             self._withdraw()
-        self.aof.setting_changed(name)
+        super().setting_changed(name)
         if name == "appendonly" and self.aof.log.state != OFF:
             self._announce()
 
@@ -165,14 +149,14 @@ class ServerPersistence:
         """Return the fields of INFO persistence."""
         received = None if self._server is None else self._server.replica.phase
         loading = self._loading if received is None else received
-        return {**self.rdb.info(), **self.aof.info(), **loading.info()}
+        return {**super().info(), **loading.info()}
 
     def reload(self, save: bool, flush: bool, merge: bool) -> None:
         """Write and load the RDB file (DEBUG RELOAD); rewrite the log if loading may have changed the data."""
         if save:
-            self._snapshots.write()
+            self.snapshots.write()
         try:
-            self._snapshots.reload(False, flush, merge)
+            self.snapshots.reload(False, flush, merge)
         except CommandError as error:
             if self.aof.log.state != OFF:
                 # The log's files lack the reloaded data: a replay might reject commands that are logged later.

@@ -28,8 +28,8 @@ from rillet.store.transports.lock import engine_lock
 from rillet.store.transports.transport import Transport
 
 if TYPE_CHECKING:
+    from rillet.host.recovery import Recovery
     from rillet.modules.loading import OpenModules
-    from rillet.store.recovery import Recovery
     from rillet.store.sharing.serving import EngineServer, ServerLoop
 
 Execute = Callable[..., Any]

@@ -32,6 +32,7 @@ from typing import BinaryIO, cast
 
 from rillet.errors import LogCorrupt, NotAStore, StoreError
 from rillet.host.directory import LOG_FOLDER, MARKER, check_marker
+from rillet.host.recovery import LOGGER, Recovery, note_of
 from rillet.modules.loading import NO_MODULES, OpenModules
 from rillet.persistence.aof.folder import log_files
 from rillet.persistence.aof.loader import LoadResult, load_snapshot, replay
@@ -43,7 +44,6 @@ from rillet.runtime.engine import Engine
 from rillet.runtime.settings.settings import Settings
 from rillet.store.backend import Execute, MemoryBackend
 from rillet.store.display.progress import ProgressBar
-from rillet.store.recovery import LOGGER, Recovery, note_of
 
 # How often the files may change while they are opened. A process that rewrites its log changes them once.
 _ATTEMPTS = 50

@@ -76,10 +76,10 @@ if TYPE_CHECKING:
     import redis
     from redis.asyncio import Redis as AsyncRedis
 
+    from rillet.host.recovery import Recovery
     from rillet.opentelemetry import Instrumentation
     from rillet.store.aio import AsyncStore
     from rillet.store.channels import Names, Subscription
-    from rillet.store.recovery import Recovery
     from rillet.store.sharing.serving import StoreServer
 
 Result = TypeVar("Result")
@@ -455,7 +455,7 @@ class Store(KeyCommands):
 
     @property
     def recovery(self) -> Recovery | None:
-        """The result of the recovery when this process opened the directory as owner; see rillet.store.recovery."""
+        """The result of the recovery when this process opened the directory as owner; see rillet.host.recovery."""
         return self._alive().recovery
 
     @property

@@ -19,7 +19,7 @@ from rillet.client.rdb_transfer import NoTransfer, receive_rdb
 from rillet.errors import CommandError, StoreError
 from rillet.persistence.disk import REAL, write_all
 from rillet.protocol.reply_parser import ReplyError
-from rillet.store.snapshots import copy_file, save_in_background
+from rillet.store.sharing.saving import copy_file, save_in_background
 
 Progress = Callable[[int, int | None], None]
 

@@ -193,6 +193,10 @@ class Snapshots:
         keys = sum(len(database) for database in engine.databases)
         return self.children.start(PURPOSE, job, self.ended, keys=keys).pid
 
+    def poll(self) -> None:
+        """Handle the end of the child, if it has ended."""
+        self.children.poll()
+
     def kill_child(self) -> None:
         """Kill the process that writes the RDB file; `ended` will be called."""
         if self.children.active is not None and self.children.is_at(PURPOSE):

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from rillet.errors import TransactionConflict
+from rillet.host.recovery import Recovery
 from rillet.store.aio.subscription import AsyncSubscription
 from rillet.store.arguments.allowed_commands import stateless
 from rillet.store.arguments.argument_limits import UNLIMITED, check_lengths
@@ -23,7 +24,6 @@ from rillet.store.arguments.encoding import decode, encode_name, longest, parse_
 from rillet.store.async_retries import again_async, patiently_async
 from rillet.store.channels import Names
 from rillet.store.prefetch import Prefetched
-from rillet.store.recovery import Recovery
 from rillet.store.retries import FAILURES_OF_ONE, PATIENCE, Retries
 from rillet.store.sharing.serving import StoreServer
 from rillet.store.transaction import AsyncTransaction
@@ -215,7 +215,7 @@ class AsyncRunner:
 
     @property
     def recovery(self) -> Recovery | None:
-        """The result of the recovery when this process opened the directory as owner; see rillet.store.recovery."""
+        """The result of the recovery when this process opened the directory as owner; see rillet.host.recovery."""
         return self.synchronous.recovery
 
     @property

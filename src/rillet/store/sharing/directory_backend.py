@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 from rillet.errors import NestedCall, StoreBusy, StoreClosed
 from rillet.host.directory import Directory
+from rillet.host.recovery import Recovery
 from rillet.loggers import logger
 from rillet.modules.loading import NO_MODULES, OpenModules
 from rillet.persistence.announcement import Announcement
@@ -18,10 +19,9 @@ from rillet.runtime.settings.settings import Settings
 from rillet.server.unix_socket import UNIX_SOCKETS, answers, unix_url
 from rillet.store.arguments.encoding import decode
 from rillet.store.backend import Backend, Execute
-from rillet.store.recovery import Recovery
 from rillet.store.sharing.directory_opening import DirectoryOpening
 from rillet.store.sharing.owner import Owner
-from rillet.store.snapshots import copy_file, save_in_background
+from rillet.store.sharing.saving import copy_file, save_in_background
 from rillet.store.transports.engine_thread import completed
 from rillet.store.transports.in_process import InProcessTransport
 from rillet.store.transports.lock import engine_lock

@@ -20,25 +20,25 @@ from typing import TYPE_CHECKING, Any
 
 from rillet.errors import StoreClosed, StoreError
 from rillet.host.directory import LOG_FOLDER, Directory
+from rillet.host.files import SpawningFiles
+from rillet.host.memory_host import MemoryHost
+from rillet.host.recovery import recovered
 from rillet.host.timers import EngineTimers
 from rillet.loggers import logger
 from rillet.modules.loading import NO_MODULES, OpenModules, load_all
-from rillet.persistence.aof.rewrite_format import InlineBaseWriter, SpawnedBaseWriter
-from rillet.persistence.aof.service import AofService
-from rillet.persistence.write_gate import WriteGate
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings.settings import SettingError, Settings
+from rillet.runtime.settings.settings import Settings
 from rillet.server.unix_socket import UNIX_SOCKETS, UnixSocket
-from rillet.store.recovery import LoadingHost, recover
+from rillet.store.display.progress import ProgressBar
 from rillet.store.sharing.owner_host import QuietHost
 from rillet.store.sharing.owner_thread import OwnerThread, redirect_to_null
-from rillet.store.snapshots import StoreSnapshots
 
 if TYPE_CHECKING:
     from rillet.store.sharing.guarded_server import GuardedServer
     from rillet.store.sharing.serving import EngineServer
 
 LOGGER, LOG = logger("owner"), logger("log")
+_OF_SOCKETS, _OF_LOG = ("bind", "port", "tls-port"), ("appendonly", "appendfsync")
 
 
 class Owner:
@@ -50,24 +50,18 @@ class Owner:
         self.directory = directory
         self._separate = separate
         self.engine = Engine(settings)
-        self.engine.host = LoadingHost(self.engine)
+        self.engine.host = MemoryHost(self.engine, lock)
         self._settings: Any = settings
         self.lock = lock
         load_all(self.engine, *modules)
         names = directory.redis_logs() or [settings.appendfilename]
         if len(names) > 1:
             raise StoreError(f"{directory.path / LOG_FOLDER} holds several logs: {', '.join(names)}; leave only one")
-        inline, gate = InlineBaseWriter(self.engine), WriteGate(self.engine)
-        self._spawned = SpawnedBaseWriter(settings)
-        self.aof = AofService(
-            self.engine, directory.path / LOG_FOLDER, names[0],
-            self._spawned if SpawnedBaseWriter.possible() else inline, from_memory=inline, lock=directory.log_lock,
-            gate=gate, on_failure=self._warn, busy=lambda: self.snapshots.saving,
-        )  # fmt: skip
-        self.log = self.aof.log
-        self.rewriting = self.aof.rewriting
-        self.snapshots: StoreSnapshots = StoreSnapshots(self.engine, directory.path, self.log, self.rewriting, gate)
-        self.recovery = recover(directory.path, directory.killed, self.aof, progress, directory.snapshot)
+        self.files = SpawningFiles(self.engine, directory.path, directory.path / LOG_FOLDER, names[0],
+                                   directory.log_lock, self._warn)  # fmt: skip
+        with ProgressBar(f"{directory.path.name}: replaying") as bar:
+            replayed = self.files.open_log(progress or bar, adopt=directory.snapshot)
+        self.recovery = recovered(directory.path, directory.killed, replayed)
         self._closed = False
         self._server: EngineServer | None = None
         self.timers = EngineTimers(self.engine, lock, self._write, lambda: settings.hz)
@@ -80,7 +74,7 @@ class Owner:
             if self._socket is not None:
                 directory.announce(self._socket.path, separate)
         except BaseException as error:
-            self.aof.close()
+            self.files.close()
             if isinstance(error, OSError):
                 raise StoreError(f"{directory.path}: other processes cannot attach: {error}") from error
             raise
@@ -120,33 +114,28 @@ class Owner:
     def cron(self) -> None:
         """Maintain the files, several times a second."""
         if not self._closed:
-            self.aof.cron()
-            self.snapshots.tick()
+            self.files.cron()
 
     def setting_changed(self, name: str) -> None:
         """Apply a setting that CONFIG SET changed; raise SettingError to reject it."""
-        if name == "appendonly":
-            raise SettingError("a store in a directory always has an append-only log")
-        if name == "dir":
-            raise SettingError("the directory of an open store cannot be changed")
-        self.snapshots.refuse_or_not()
-        self.aof.setting_changed(name)
-        if name != "appendfsync":
+        self.files.setting_changed(name)
+        if name in _OF_SOCKETS or (self._server is not None and name not in _OF_LOG):
             self.server().server.setting_changed(name)
+        elif name == "maxmemory":
+            self.timers.evict_soon()
 
     def forget_in_child(self) -> None:
         """Release the parent's files and sockets in a forked child, so that the parent can continue to serve.
 
         `_from_parents` keeps the objects alive, because their descriptors were only redirected.
         """
-        numbers = [*self.log.descriptors(), *self._spawned.descriptors(), *self.snapshots.descriptors()]
+        numbers = self.files.descriptors()
         if self._server is not None:
             self._server.forget_in_child()
         elif self._socket is not None:
             numbers.append(self._socket.opened.fileno())
         redirect_to_null([*numbers, *self._thread.descriptors()])
-        self._spawned.forget_in_child()
-        self.snapshots.forget_in_child()
+        self.files.forget_in_child()
         self.directory.forget_in_child()
         _from_parents.append(self)
 
@@ -169,8 +158,7 @@ class Owner:
         self.host.close()
         try:
             with self.lock:
-                self.snapshots.stop_child()
-                self.aof.close()
+                self.files.close()
         finally:
             self.directory.unlock()
             LOGGER.info("%s: closed; this process (%d) no longer owns the directory", self.directory.path, os.getpid())

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from rillet.host.file_services import FileServices
 from rillet.host.memory_host import MemoryHost
 from rillet.host.process_memory import memory
 from rillet.protocol.peer_replies import Replies
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from rillet.store.sharing.owner import Owner
 
 
-class FilesOfOwner(DefaultHost):
+class FilesOfOwner(FileServices):
     """The services of the owner's files. SHUTDOWN is refused: the process that opened the store closes it."""
 
     _owner: Owner
@@ -26,30 +27,8 @@ class FilesOfOwner(DefaultHost):
     def shutdown(self, *, save: bool, nosave: bool, force: bool, now: bool) -> bool:
         return DefaultHost.shutdown(self, save=save, nosave=nosave, force=force, now=now)
 
-    def info_sections(self) -> Mapping[str, Callable[[], Mapping[str, Any]]]:
-        owner = self._owner
-        return {
-            **super().info_sections(),
-            "persistence": lambda: {**owner.snapshots.info(), **owner.aof.info()},
-        }
-
     def setting_changed(self, name: str) -> None:
         self._owner.setting_changed(name)
-
-    def save(self) -> None:
-        self._owner.snapshots.save()
-
-    def bgsave(self, *, later: bool, schedule: bool) -> bool:
-        return self._owner.snapshots.background(later, schedule)
-
-    def last_save(self) -> int:
-        return self._owner.snapshots.last_save
-
-    def flushed(self) -> bool:
-        return self._owner.snapshots.flushed()
-
-    def rewrite_log(self, *, later: bool) -> bool:
-        return self._owner.aof.rewrite(later)
 
 
 class QuietHost(FilesOfOwner, MemoryHost):
@@ -57,7 +36,7 @@ class QuietHost(FilesOfOwner, MemoryHost):
 
     def __init__(self, owner: Owner) -> None:
         MemoryHost.__init__(self, owner.engine, owner.lock)
-        self._owner = owner
+        self._owner, self._files = owner, owner.files
 
     def _served(self) -> Host:
         self._owner.server()

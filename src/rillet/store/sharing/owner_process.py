@@ -127,7 +127,7 @@ class SeparateOwner(Owner):
         super().cron()
         if self._server is None:
             return
-        if self._server.server.connections or self.snapshots.saving:
+        if self._server.server.connections or self.files.snapshots.saving:
             self._idle_since = None
         elif self._idle_since is None:
             self._idle_since = monotonic()

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from rillet.errors import StoreError
+from rillet.host.recovery import Recovery, report
 from rillet.modules.loading import NO_MODULES, OpenModules
 from rillet.persistence.aof.rewrite_format import SpawnedBaseWriter
 from rillet.server.unix_socket import UNIX_SOCKETS
 from rillet.store.display.progress import ProgressBar
-from rillet.store.recovery import Recovery, report
 
 Progress = Callable[[int, int], None]
 

@@ -21,13 +21,13 @@ from rillet.client.connection import Connection
 from rillet.client.errors import ConnectionLost, ConnectorError, TimedOut
 from rillet.errors import StoreTimeout
 from rillet.host.directory import Directory
+from rillet.host.recovery import Recovery
 from rillet.loggers import logger
 from rillet.modules.loading import NO_MODULES, OpenModules
 from rillet.persistence.announcement import Announcement
 from rillet.persistence.directory_lock import LogLocked
 from rillet.real_time import monotonic
 from rillet.runtime.settings.settings import Settings
-from rillet.store.recovery import Recovery
 from rillet.store.sharing.directory_backend import ANNOUNCE_SECONDS, ATTACH_SECONDS, DirectoryBackend
 from rillet.store.sharing.owner_start import OwnerKilled, check_possible, start_owner
 from rillet.store.transports.connected import AttachedTransport

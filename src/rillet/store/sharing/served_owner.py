@@ -17,7 +17,7 @@ class OwnerHost(FilesOfOwner, ServerHost):
 
     def __init__(self, owner: Owner, server: Server) -> None:
         ServerHost.__init__(self, server)
-        self._owner = owner
+        self._owner, self._files = owner, owner.files
 
 
 __all__ = ["OwnerHost"]

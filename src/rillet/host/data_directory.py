@@ -14,31 +14,24 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Container
 from pathlib import Path
-from typing import Any
 
 from rillet.errors import StoreBusy, StoreError
+from rillet.host.directory import LOG_FOLDER, MARKER, Directory
 from rillet.persistence.checking import NOT_LOADED
 from rillet.persistence.directory_lock import DirectoryLock
+from rillet.persistence.rdb.snapshots import Say
 from rillet.runtime.settings.settings import SettingError, Settings
-from rillet.server.log_lines import WARNING, say
-from rillet.server.redis_conf import Configuration
-
-_MARKER = "rillet.json"
 
 
-def serve_store(configuration: Configuration, folder: Path) -> bool:
+def serve_store(settings: Settings, given: Container[str], folder: Path) -> bool:
     """Return whether the folder is the directory of a store, and configure the server for it; StoreError if it cannot.
 
-    The settings that were not given get the values of the store.
+    given: the names of the settings that were given; the others get the values of the store.
     """
-    if not (folder / _MARKER).is_file():
+    if not (folder / MARKER).is_file():
         return False
-    # Imported here because most servers need no part of rillet.store.
-    from rillet.host.directory import LOG_FOLDER, Directory
-
-    settings: Any = configuration.settings
-    given = configuration.given
     if "appendonly" in given and not settings.appendonly:
         raise StoreError(
             f"{folder} is the directory of a rillet store, whose data is in its append-only log, but appendonly is no: "
@@ -69,8 +62,9 @@ def serve_store(configuration: Configuration, folder: Path) -> bool:
 class UnloadedFiles:
     """The log or the RDB file that a server on a directory of redis-server does not load."""
 
-    def __init__(self, settings: Settings, folder: Path) -> None:
+    def __init__(self, settings: Settings, folder: Path, say: Say) -> None:
         self._settings = settings
+        self._say = say
         self._folder = folder
         self._unloaded_log = False
 
@@ -83,14 +77,15 @@ class UnloadedFiles:
         if not settings.appendonly:
             self._unloaded_log = manifest
             if manifest or single.is_file():
-                say(f"{logs if manifest else single} holds an append-only log, but appendonly is no: it is not loaded. "
-                    "To load it, stop the server without saving (SHUTDOWN NOSAVE), and start it with --appendonly yes",
-                    WARNING)  # fmt: skip
+                log = logs if manifest else single
+                self._say(f"{log} holds an append-only log, but appendonly is no: it is not loaded. To load it, stop "
+                          "the server without saving (SHUTDOWN NOSAVE), and start it with --appendonly yes",
+                          warning=True)  # fmt: skip
         elif settings.dbfilename and rdb.is_file() and not manifest and not single.exists():
             kept = _keep(rdb)
-            say(f"{rdb}: appendonly is yes and there is no log: the RDB file is not loaded. It is kept as {kept.name}. "
-                "To load it, start with --appendonly no, then turn the log on (CONFIG SET appendonly yes)",
-                WARNING)  # fmt: skip
+            self._say(f"{rdb}: appendonly is yes and there is no log: the RDB file is not loaded. It is kept as "
+                      f"{kept.name}. To load it, start with --appendonly no, then turn the log on (CONFIG SET "
+                      "appendonly yes)", warning=True)  # fmt: skip
 
     def set_log_aside(self) -> None:
         """Rename the folder of a log that was not loaded, before a new log replaces it; SettingError if that fails."""
@@ -105,12 +100,12 @@ class UnloadedFiles:
         except StoreBusy:
             return  # another process writes the log; the service that takes the folder rejects the setting
         except OSError as error:
-            say(f"{logs} holds a log that was not loaded, and cannot be renamed: {error.strerror}", WARNING)
+            self._say(f"{logs} holds a log that was not loaded, and cannot be renamed: {error.strerror}", warning=True)
             raise SettingError("Unable to turn on AOF. Check server logs.") from error
         finally:
             lock.release()
         self._unloaded_log = False
-        say(f"The append-only log that was not loaded is now in {aside}", WARNING)
+        self._say(f"The append-only log that was not loaded is now in {aside}", warning=True)
 
 
 def _keep(path: Path) -> Path:

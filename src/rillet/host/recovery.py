@@ -1,4 +1,4 @@
-"""The report after opening a store: one log line, and a progress bar if the replay takes over a second.
+"""The report after opening a store: its figures, and one log line.
 
     events.rillet: process 4711 ended without closing it; 812 keys of the base file and 20,113 commands replayed
     (3.1 MB) in 0.42 s; 17 bytes of an unfinished command were dropped at offset 1,204,113 of
@@ -11,16 +11,11 @@ it appears without any logging configuration; otherwise INFO. `Store.recovery` c
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from rillet.loggers import logger
 from rillet.persistence.aof.loader import LoadResult
-from rillet.persistence.aof.service import AofService
-from rillet.persistence.remedies import salvageable
-from rillet.runtime.host import DefaultHost
-from rillet.store.display.progress import ProgressBar
 
 LOGGER = logger("store")
 
@@ -61,22 +56,8 @@ class Recovery:
         return f"{self.path}: {'; '.join(parts)}"
 
 
-class LoadingHost(DefaultHost):
-    """The host of an engine while its files are loaded: its log is the logger of stores."""
-
-    def log_line(self, text: str, level: str = "warning") -> None:
-        """Write a line to the logger of stores."""
-        LOGGER.log({"warning": logging.WARNING, "notice": logging.INFO}.get(level, logging.DEBUG), "%s", text)
-
-
-def recover(path: Path, killed: int | None, service: AofService, progress: Callable[[int, int], None] | None,
-            snapshot: Path | None = None) -> Recovery:  # fmt: skip
-    """Open the log, replay it into the engine, and report the result; progress(bytes read, bytes in total).
-
-    snapshot: the RDB file to load if there is no log.
-    """
-    with salvageable(path), ProgressBar(f"{path.name}: replaying") as bar:
-        replayed = service.open(progress or bar, adopt=snapshot)
+def recovered(path: Path, killed: int | None, replayed: LoadResult) -> Recovery:
+    """Report and return the result of a replay. killed: the PID of an owner that ended without closing the store."""
     found = Recovery(path, replayed.keys, replayed.commands, replayed.bytes, replayed.seconds, killed, replayed.dropped,
                      replayed.offset, note_of(replayed), replayed.adopted)  # fmt: skip
     report(found)
@@ -94,4 +75,4 @@ def report(found: Recovery) -> None:
     LOGGER.log(logging.WARNING if found.killed is not None or found.note else logging.INFO, "%s", found)
 
 
-__all__ = ["LOGGER", "LoadingHost", "Recovery", "note_of", "recover", "report"]
+__all__ = ["LOGGER", "Recovery", "note_of", "recovered", "report"]

@@ -1,4 +1,4 @@
-"""The RDB file of a store in a directory: SAVE, BGSAVE, save points and Store.save, without a fork.
+"""The RDB file of a store in a directory: SAVE, BGSAVE and save points, without a fork.
 
     BGSAVE ──► rotate the log ──► a new process replays the closed files ──► temp-<pid>.rdb ──► dump.rdb
     SAVE   ──► this process writes dump.rdb while it holds the engine's lock
@@ -15,35 +15,26 @@ the same files, so only one of them runs at a time; the other one waits.
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from rillet.errors import CommandError, StoreBusy, StoreError
+from rillet.errors import CommandError, StoreBusy
 from rillet.persistence.aof.failures import LogTakenOver
 from rillet.persistence.aof.log import AppendOnlyLog
 from rillet.persistence.aof.rewrite import Rewriting
 from rillet.persistence.aof.rewrite_format import SNAPSHOT, SpawnedBaseWriter
 from rillet.persistence.aof.states import ON
-from rillet.persistence.disk import REAL, write_all
 from rillet.persistence.foreign_server import reject_foreign_server
 from rillet.persistence.fork import ChildOutcome
 from rillet.persistence.rdb.snapshots import Snapshots
 from rillet.persistence.write_gate import WriteGate
 from rillet.real_time import monotonic
 from rillet.runtime.engine import Engine
-from rillet.store.arguments.encoding import encode
-from rillet.store.transports.transport import wait_for
 
-_PIECE = 1 << 20
 _SIGKILL = 9  # Windows has no such signal, but INFO and the callers expect its number
-_BUSY = "already in progress"
-_SCHEDULED_SECONDS = 600.0  # the longest time that a scheduled snapshot waits for a rewrite of the log
 
 
-class StoreSnapshots(Snapshots):
+class SpawnedSnapshots(Snapshots):
     """Writes the RDB file in the store's directory. The caller of each method must hold the engine's lock."""
 
     def __init__(self, engine: Engine, folder: Path, log: AppendOnlyLog, rewriting: Rewriting,
@@ -107,14 +98,12 @@ class StoreSnapshots(Snapshots):
     def _over(self, error: str, number: int = 0) -> None:
         self.ended(ChildOutcome(error, signal=number, wanted=number != 0, seconds=monotonic() - self._started))
 
-    def tick(self) -> None:
-        """Check whether the writing process has ended, and start a snapshot that is due."""
+    def poll(self) -> None:
+        """Handle the end of the writing process, if it has ended."""
         if self._written_here:
             self._written_here = False
             self._over("")
         self._writer.poll()
-        self.cron()
-        self.cron_scheduled()
 
     def stop_child(self) -> None:
         """Stop the process that writes the RDB file, if it is running, and remove its incomplete file."""
@@ -137,54 +126,4 @@ class StoreSnapshots(Snapshots):
         self._writer.forget_in_child()
 
 
-def save_in_background(execute: Callable[..., Any]) -> None:
-    """Run BGSAVE in the owner of a directory and wait for its end; raise StoreError if it fails."""
-
-    def info() -> dict[str, str]:
-        lines = execute("INFO", "persistence").decode().splitlines()
-        return dict(line.split(":", 1) for line in lines if ":" in line)
-
-    def idle() -> bool:
-        found = info()
-        return found["rdb_bgsave_in_progress"] == "0" and found.get("rdb_bgsave_scheduled", "0") == "0"
-
-    while True:
-        before = int(info()["rdb_saves"])
-        try:
-            reply = execute("BGSAVE", "SCHEDULE")
-            break
-        except CommandError as error:
-            if _BUSY not in str(error):
-                raise StoreError(str(error).removeprefix("ERR ")) from error
-        # The running save began before this call, so it may lack recent data. Wait for its end, then try again.
-        wait_for(idle, math.inf)
-    if b"scheduled" in encode(reply):  # a server does not report that; it begins after a rewrite of its log
-        wait_for(lambda: int(info()["rdb_saves"]) != before, _SCHEDULED_SECONDS)
-    wait_for(idle, math.inf)
-    found = info()
-    if int(found["rdb_saves"]) <= before:
-        raise StoreError("the process that owns the store ended while it wrote the RDB file; try again")
-    if found["rdb_last_bgsave_status"] != "ok":
-        reason = found.get("rdb_last_bgsave_error", "see the server's log")
-        raise StoreError(f"the RDB file cannot be written: {reason}")
-
-
-def copy_file(source: Path, target: Path) -> None:
-    """Copy a file to the target atomically and sync it; if OSError is raised, the target is unchanged. O(bytes)"""
-    draft = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        file = REAL.create(draft)
-        try:
-            with REAL.read_from(source) as reading:
-                while piece := reading.read(_PIECE):
-                    write_all(file, piece)
-            file.sync()
-        finally:
-            file.close()
-        REAL.rename(draft, target)
-        REAL.sync_folder(target.parent)
-    finally:
-        REAL.remove(draft)
-
-
-__all__ = ["StoreSnapshots", "copy_file", "save_in_background"]
+__all__ = ["SpawnedSnapshots"]
