@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import threading
 import time
@@ -22,7 +23,16 @@ from rillet.client.errors import ConnectorError  # noqa: E402
 from rillet.client.servers import Servers  # noqa: E402
 from rillet.spark.options import OptionError, parse  # noqa: E402
 from rillet.spark.write.commits import Identity, Written, close_batch  # noqa: E402
-from rillet.spark.write.ordered import OrderedSender, Spool, append_all_aside, chunk_bytes, chunk_of  # noqa: E402
+from rillet.spark.write.ordered import (  # noqa: E402
+    MARKS,
+    OrderedSender,
+    Spool,
+    append_all_aside,
+    chunk_bytes,
+    chunk_of,
+    mark_rows_in_order,
+    rows_in_order,
+)
 from rillet.spark.write.row_encoder import RowEncoder  # noqa: E402
 from rillet.spark.write.transactions import Chunk  # noqa: E402
 from rillet.types.stream.id import StreamID  # noqa: E402
@@ -344,3 +354,63 @@ def test_a_stream_query_is_in_order(spark: SparkSession, judge: Judge, url: str,
     writer = frame.writeStream.format("rillet").options(url=url, stream="followed", checkpointLocation=str(tmp_path))
     writer.trigger(availableNow=True).start().awaitTermination()
     assert copied(judge, "followed") == list(range(EVENTS))
+
+
+@pytest.mark.spark
+def test_rows_that_foreach_batch_persists_stay_in_order_with_the_option(
+    spark: SparkSession, judge: Judge, url: str, tmp_path: Path
+) -> None:
+    """The second write reads Spark's cache, so no reader can mark its rows as those of one stream."""
+    fill(judge)
+    source = spark.readStream.format("rillet").options(url=url, stream="events", minPartitions="5")
+
+    def write(batch: Any, number: int) -> None:
+        batch.persist()
+        for name in ("first", "second"):
+            writer = batch.write.format("rillet").mode("append").options(url=url, stream=name, order="stream")
+            writer.options(txnAppId=name, txnVersion=str(number), transactionBytes="20000").save()
+        batch.unpersist()
+
+    frame = source.options(maxEntriesPerTrigger="12000", exactTriggers="true").schema("n long").load()
+    writer = frame.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    assert copied(judge, "first") == copied(judge, "second") == list(range(EVENTS))
+
+
+@pytest.mark.spark
+def test_readers_leave_one_small_file(
+    spark: SparkSession, url: str, frame: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Most rows go to no writer of rillet, which could remove what the reader has left for it."""
+    for _ in range(5):
+        assert frame(3).count() == EVENTS
+    source = spark.readStream.format("rillet").options(url=url, stream="events", maxEntriesPerTrigger="1200")
+    rows = source.option("exactTriggers", "true").schema("n long").load()
+    query = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
+    started = query.start()
+    started.awaitTermination()
+    assert started.lastProgress is not None
+    assert started.lastProgress.batchId == 19
+    (folder,) = spark.sparkContext.parallelize([0], 1).map(lambda _: os.environ["SPARK_LOCAL_DIRS"]).collect()
+    left = list(Path(folder).rglob("rillet*"))
+    assert [path.name for path in left] == ["rillet-in-order"]
+    assert left[0].stat().st_size <= MARKS * 8
+
+
+def test_marks_of_tasks_are_told_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    class Context:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def taskAttemptId(self) -> int:
+            return self.number
+
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},/elsewhere")
+    assert not rows_in_order(Context(0))
+    for number in (0, 7, MARKS + 1):
+        mark_rows_in_order(Context(number))
+    assert [number for number in range(MARKS + 9) if rows_in_order(Context(number))] == [0, 7, MARKS + 1]
+    mark_rows_in_order(Context(MARKS + 7))
+    assert not rows_in_order(Context(7))
+    assert rows_in_order(Context(MARKS + 7))
+    assert [path.name for path in tmp_path.iterdir()] == ["rillet-in-order"]

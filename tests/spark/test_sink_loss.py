@@ -15,17 +15,21 @@ pytest.importorskip("pyspark")
 
 from pyspark import TaskContext
 from pyspark.errors import StreamingQueryException
+from pyspark.sql.pandas.types import from_arrow_schema
 
 import rillet.spark
-from rillet.client.errors import ConnectorError
+from rillet.client.errors import ConnectionLost, ConnectorError
 from rillet.spark.options import OptionError, parse
+from rillet.spark.source import RilletDataSource
 from rillet.spark.write.query_record import BatchesLost
 from tests import waiting
 from tests.cluster import running_cluster
-from tests.judge import redis_binary, required_binary
+from tests.judge import free_port, redis_binary, required_binary
+from tests.spark.sink_ledger import LOSSES, run
 from tests.spark.sink_server import SINKS, SinkQuery, SinkServer, rows_of
 from tests.spark.tables.tables import write as write_table
 from tests.spark.writing import QUERY, batch_writer_of, in_task, numbered
+from tests.variants import long
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -285,6 +289,40 @@ def test_options_of_waiting_are_checked() -> None:
             parse({**where, **wrong})
     with pytest.raises(OptionError, match="not allowed for a batch write: failOnDataLoss"):
         batch_writer_of(numbered(range(1)), {**where, "failOnDataLoss": "false"})
+
+
+# ---- a server that is not there --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sink", ["stream", "ordered", "idmp", "hash", "counter"])
+def test_a_write_to_an_unreachable_server_fails_at_once(sink: str) -> None:
+    """A batch write on the driver, a new query in its tasks; with this timeout, waiting would outlast the test."""
+    unreachable = {"url": f"redis://127.0.0.1:{free_port()}", "timeout": "600", **SINKS[sink]}
+    schema = from_arrow_schema(rows_of(sink, []).schema)
+    source = RilletDataSource(dict(unreachable))
+    with pytest.raises(ConnectionLost, match="no server answers at 127.0.0.1:"):
+        source.writer(schema, overwrite=False)
+    query = SinkQuery(unreachable["url"], sink, timeout="600")
+    with pytest.raises(ConnectionLost, match="no server answers at 127.0.0.1:"):
+        query.task(0, range(3))
+    query.options["timeout"] = "0.3"
+    query.number = 1
+    with pytest.raises(ConnectionLost, match="no server answers at 127.0.0.1:"):
+        query.task(0, range(3))
+
+
+# ---- kills at random sends ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sink", ["ordered", "hash", *long(*sorted(SINKS.keys() - {"ordered", "hash"}))])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_no_loss_is_silent_and_no_row_is_doubled(loss: str, sink: str, tmp_path: Path) -> None:
+    if redis_binary() is None:
+        pytest.skip("redis-server is not installed")
+    result = run(loss, sink, 5, 11, tmp_path, "newest" if sink == "idmp" else "7.0")
+    assert result.kills >= 5
+    assert result.incomplete <= result.lost
+    assert loss != "always" or not result.lost
 
 
 # ---- Spark -----------------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ from rillet.spark.write.commits import (
     shown,
     task_identity,
 )
-from rillet.spark.write.copies import require_copies
+from rillet.spark.write.copies import require_copies, require_servers
 from rillet.spark.write.input_check import require_all_rows
 from rillet.spark.write.ordered import OrderedSender, append_all_aside, rows_in_order
 from rillet.spark.write.producers import ProducerSender
@@ -147,8 +147,7 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
         super().__init__(options, schema)
         with plainly():
             options.refuse(("failOnDataLoss",), "a batch write")
-            with Servers(options) as servers:
-                require_copies(servers, options, patient=False)
+            require_servers(options)
         self.lasting = options.txn_app_id is not None
         if options.txn_app_id in RESERVED:
             raise OptionError(f"rillet: txnAppId is {options.txn_app_id!r}, which is reserved for a pipeline")

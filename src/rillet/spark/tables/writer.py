@@ -51,7 +51,7 @@ from rillet.spark.write.commits import (
     shown,
     task_identity,
 )
-from rillet.spark.write.copies import require_copies
+from rillet.spark.write.copies import require_copies, require_servers
 from rillet.spark.write.input_check import require_all_rows
 from rillet.spark.write.query_record import TaskNotes, complete_batch, require_earlier_batches
 
@@ -103,7 +103,6 @@ class _TableWriter(InTask):
 
         hashes: set[bytes] = set()
         with plainly(), Servers(self.options) as servers:
-            servers.waits = True
             self.layout.cluster = servers.is_cluster
             self.layout.without_value = 0
             identity: Identity | None = None
@@ -113,6 +112,7 @@ class _TableWriter(InTask):
                 identity = task_identity(self.query, self.batch, TaskContext.get(), self.lasting)
                 if self.streaming:
                     require_earlier_batches(servers, self.options, identity, self._early_records())
+            servers.waits = True
             if self.layout.transactional:
                 assert identity is not None
                 sender = TableTransactionSender(servers, self.options, self.layout, identity)
@@ -170,8 +170,7 @@ class TableBatchWriter(_TableWriter, DataSourceArrowWriter):
         super().__init__(options, schema, overwrite)
         with plainly():
             options.refuse(("failOnDataLoss",), "a batch write")
-            with Servers(options) as servers:
-                require_copies(servers, options, patient=False)
+            require_servers(options)
         if options.txn_app_id in RESERVED:
             raise OptionError(f"rillet: txnAppId is {options.txn_app_id!r}, which is reserved for a pipeline")
         self.lasting = options.txn_app_id is not None

@@ -26,9 +26,20 @@ from rillet.client.errors import ConnectorError, refused
 from rillet.client.servers import Servers
 from rillet.protocol.reply_parser import ReplyError
 from rillet.real_time import monotonic
-from rillet.spark.options import SinkOptions
+from rillet.spark.options import Options, SinkOptions
+from rillet.spark.table_options import TableOptions
 
 _SLICE = 1.0  # seconds of one WAIT: less than the timeout of the connection
+
+
+def require_servers(options: Options | TableOptions) -> None:
+    """Raise ConnectorError at once if a server of a batch write is unreachable or cannot wait as the options demand."""
+    if options.url is None:  # a store, which its first user opens
+        return
+    with Servers(options) as servers:
+        for connection in servers.masters():
+            servers.ask(connection, b"PING")
+        require_copies(servers, options, patient=False)
 
 
 def require_copies(servers: Servers, options: SinkOptions, patient: bool) -> None:

@@ -341,8 +341,14 @@ def append_all_aside(servers: Servers, options: Options, layout: RowEncoder, wri
 # ---- rows from a rillet source with one stream ------------------------------------------------------------------
 
 # Spark runs the reader and the writer of a task in two Python processes, and passes the writer nothing about the
-# source. But both processes belong to one executor, whose local directory they know: the reader leaves an empty file
-# there, with the task's number. If rows pass through a shuffle, reader and writer belong to different tasks.
+# source. But both processes belong to one executor, whose local directory they know: the reader writes the task's
+# number into a file there. If rows pass through a shuffle, reader and writer belong to different tasks.
+#
+# There is one file, and the place of a number in it is the number modulo MARKS: most readers have no writer that could
+# remove what they have written. A number is overwritten after as many tasks of the executor.
+
+MARKS = 4096
+_MARK_BYTES = 8
 
 
 def local_folder() -> str | None:
@@ -351,27 +357,36 @@ def local_folder() -> str | None:
     return folder if folder and Path(folder).is_dir() else None
 
 
-def _mark(context: Any) -> Path | None:
+def _mark(context: Any) -> tuple[Path, int, bytes] | None:
+    """Return the file of the executor's marks, the place of a task's mark, and the mark."""
     folder = local_folder()
-    return None if context is None or folder is None else Path(folder, f"rillet-in-order-{context.taskAttemptId()}")
+    if context is None or folder is None:
+        return None
+    task = context.taskAttemptId()
+    mark = (task + 1).to_bytes(_MARK_BYTES, "big")
+    return Path(folder, "rillet-in-order"), task % MARKS * _MARK_BYTES, mark
 
 
 def mark_rows_in_order(context: Any) -> None:
     """Record that this task reads rows of one stream, in order; called by the reader."""
-    if (mark := _mark(context)) is not None:
+    if (found := _mark(context)) is not None:
+        path, place, mark = found
         try:
-            mark.touch()
+            with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b", buffering=0) as file:
+                file.seek(place)
+                file.write(mark)
         except OSError:  # without the mark, rows are appended without an order
             return
 
 
 def rows_in_order(context: Any) -> bool:
     """Return whether the rows of this task come from a rillet source with one stream; called by the writer."""
-    mark = _mark(context)
-    if mark is None:
+    if (found := _mark(context)) is None:
         return False
+    path, place, mark = found
     try:
-        mark.unlink()
+        with path.open("rb", buffering=0) as file:
+            file.seek(place)
+            return file.read(_MARK_BYTES) == mark
     except OSError:
         return False
-    return True

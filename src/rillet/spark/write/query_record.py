@@ -20,7 +20,7 @@ transaction that writes `done`.
 
 **No record at all.** Either the server lost everything, or the query's earlier batches are elsewhere: on another
 server, or in a sink of another kind. An early version wrote only the commit records of transactions (commits.py); if
-one of them is there, the query continues without an alarm.
+one of them shows a complete batch, the query continues without an alarm.
 
 **A loss between a task and the commit** of its batch is no data loss: Spark repeats the batch. The commit must fail for
 it. Transactions show the loss themselves, because the commit record of the task is missing. Other sinks (hashes, sets,
@@ -192,20 +192,25 @@ class QueryRecord:
         return [self._key(tag) for tag in newest.get(b"tags", b"").split(b" ")]
 
     def _early_records(self, streams: Sequence[bytes]) -> bool:
-        """Return whether there is a commit record of this query; O(keys) if the streams are not known."""
+        """Return whether a commit record shows a complete batch of this query; O(keys) if the streams are not known.
+
+        Records that do not are those of the tasks that run now.
+        """
         if streams:
-            keys = [record_key(stream, self.query.decode()) for stream in streams]
-            return any(self.servers.call(key, b"EXISTS", key) for key in keys)
+            return self._any_done([record_key(stream, self.query.decode()) for stream in streams])
         for connection in self.servers.masters():
             cursor = b"0"
             while True:
                 words = (b"SCAN", cursor, b"MATCH", PREFIX + b"*:" + self.query, b"COUNT", b"1000")
                 cursor, keys = self.servers.ask(connection, *words)
-                if keys:
+                if self._any_done([key for key in keys if not key.endswith(b"::" + self.query)]):
                     return True
                 if cursor == b"0":
                     break
         return False
+
+    def _any_done(self, keys: Sequence[bytes]) -> bool:
+        return any(self.servers.call(key, b"HGET", key, b"done") is not None for key in keys)
 
     # ---- the driver's commit ----
 
@@ -268,7 +273,10 @@ def require_earlier_batches(
     servers: Servers, options: SinkOptions, identity: Identity, streams: Sequence[bytes] | None
 ) -> None:
     """Raise BatchesLost if the sink lost batches before that of a task, before the task writes anything."""
-    if identity.batch == 0 or not options.fail_on_data_loss or (servers.is_cluster and identity.partition):
+    if identity.batch == 0:
+        servers.connection(b"")  # a new query does not wait: a wrong address is more likely than an outage
+        return
+    if not options.fail_on_data_loss or (servers.is_cluster and identity.partition):
         return  # in a cluster, one task asks all masters
     record = QueryRecord(servers, identity.query)
     if loss := retry(servers, partial(record.loss, identity.batch, streams)):
@@ -308,7 +316,7 @@ def complete_batch(
         return loss
 
     if loss := retry(servers, attempt):  # all of it again: after a failover, what was closed may be gone
-        log.warning("%s. They are counted (failOnDataLoss=false), and the query continues", loss)
+        log.warning("%s. The loss is counted (failOnDataLoss=false), and the query continues", loss)
 
 
 class TaskNotes:
