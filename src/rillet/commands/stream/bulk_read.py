@@ -20,7 +20,7 @@ REPLY_BYTES, regardless of COUNT.
 of one node. XAFTER is nil if no entry follows the ID. In XRANK and as `last`, an ID without a sequence number stands
 for its whole millisecond, as at the end of a range.
 
-Costs: XNODES O(log N + bytes), XRANK and XAFTER O(nodes) at the first call, then O(nodes / 128). Rejected: positions by
+Costs: XNODES O(log N + bytes), XRANK and XAFTER O(nodes) at the first call, then O(log nodes). Rejected: positions by
 `entries-added`, which are wrong after the first deletion.
 
 The commands are read-only, exist with every `compat`, and are never logged. Redis replies "unknown command", so clients
@@ -165,7 +165,7 @@ def _write_nodes(
 
 
 @command("rillet.xrank", arity=-3, flags="readonly", since="1.0.0", syntax="key id [id ...]",
-         complexity="O(N) for the N nodes of the stream at the first call, then O(N / 128) for each ID.")
+         complexity="O(N) for the N nodes of the stream at the first call, then O(log N) for each ID.")
 def xrank(session: Session, argv: list[bytes]) -> None:
     """Returns for each ID the number of entries at or before it."""
     wanted: list[IDReader] = [_id(argv[at], _MAX) for at in range(2, len(argv))]
@@ -194,7 +194,7 @@ def _sums_of(stream: Stream) -> StreamCounts:
 
 
 @command("rillet.xafter", arity=4, flags="readonly", since="1.0.0", syntax="key after count",
-         complexity="O(N) for the N nodes of the stream at the first call, then O(N / 128).")
+         complexity="O(N) for the N nodes of the stream at the first call, then O(log N).")
 def xafter(session: Session, argv: list[bytes]) -> None:
     """Returns the ID of the count-th entry after an ID, or of the last entry."""
     after: IDReader = _id(argv[2], 0)

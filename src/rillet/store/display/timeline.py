@@ -3,7 +3,7 @@
     counts    |  .:||:.   |  ::  |            edges      buckets + 1 times in ms
     exact     True: the counts are exact; False: those of large buckets are estimates from their first entries
 
-A rillet store counts with RILLET.XRANK, O(nodes / 128) per edge. Other servers have no such command: a stream of up to
+A rillet store counts with RILLET.XRANK, O(log nodes) per edge. Other servers have no such command: a stream of up to
 EXACT entries is read whole, page by page; of a longer one each bucket's first SAMPLE entries are read, and the rate
 between them gives the count. The sum of the estimates is scaled to the length of the stream.
 """
@@ -69,7 +69,7 @@ class Timeline:
 def timeline(stream: Stream[Any], buckets: int = 120, start: int | None = None, end: int | None = None) -> Timeline:
     """Return the timeline of a stream between two times in ms, by default of all of it; CommandError if there is none.
 
-    rillet: O(buckets * nodes / 128). Other servers: O(EXACT), or O(buckets * SAMPLE).
+    rillet: O(buckets * log nodes). Other servers: O(EXACT), or O(buckets * SAMPLE).
     """
     store, key = stream.store, stream.key
     facts = named(store.run([b"XINFO", b"STREAM", key]))
