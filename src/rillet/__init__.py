@@ -97,6 +97,7 @@ if TYPE_CHECKING:
     from rillet.store.arguments.positions import Position
     from rillet.store.channels import ChannelMessage, Subscription
     from rillet.store.codecs import Codec
+    from rillet.store.delays import DelayedEntry, Exponential, Retry
     from rillet.store.entry import Entry
     from rillet.store.follow import AsyncReplica, Replica, follow
     from rillet.store.group import Consumer, Group, MultiConsumer
@@ -104,7 +105,7 @@ if TYPE_CHECKING:
     from rillet.store.message import Message
     from rillet.store.opening import connect, open
     from rillet.store.sharing.serving import StoreServer
-    from rillet.store.stats import GroupStats, StoreStats, StreamMemory, StreamStats
+    from rillet.store.stats import GroupStats, StoreStats, StreamMemory, StreamStats, Waiting
     from rillet.store.store import Store
     from rillet.store.stream import Stream
     from rillet.store.transaction import AsyncTransaction, Queued, StoreTransaction
@@ -144,6 +145,9 @@ _HOMES = {
     "Subscription": "rillet.store.channels",
     "Codec": "rillet.store.codecs",
     "IDLike": "rillet.store.arguments.encoding",
+    "DelayedEntry": "rillet.store.delays",
+    "Exponential": "rillet.store.delays",
+    "Retry": "rillet.store.delays",
     "Entry": "rillet.store.entry",
     "AsyncReplica": "rillet.store.follow",
     "Replica": "rillet.store.follow",
@@ -165,6 +169,7 @@ _HOMES = {
     "StoreStats": "rillet.store.stats",
     "StreamMemory": "rillet.store.stats",
     "StreamStats": "rillet.store.stats",
+    "Waiting": "rillet.store.stats",
     "Store": "rillet.store.store",
     "Stream": "rillet.store.stream",
     "NoConnection": "rillet.errors",
@@ -218,8 +223,10 @@ __all__ = [
     "ConsumerInfo",
     "Corrupt",
     "Counter",
+    "DelayedEntry",
     "Entry",
     "ExecAbort",
+    "Exponential",
     "Geo",
     "Group",
     "GroupInfo",
@@ -266,6 +273,7 @@ __all__ = [
     "Recovery",
     "Redirect",
     "Replica",
+    "Retry",
     "RilletError",
     "Set",
     "SortedSet",
@@ -288,6 +296,7 @@ __all__ = [
     "Unblocked",
     "Unkillable",
     "UnknownTimeout",
+    "Waiting",
     "WrongPass",
     "WrongType",
     "__version__",

@@ -9,6 +9,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -307,3 +308,26 @@ def test_silent_consumers_are_collected(folder: Path) -> None:
         assert found[0] == {"stream": "orders", "group": "billing", "deleted": "two", "handed_on": 25}
     assert "--collect must be a number of seconds from 0 on, not -1" in run("groups", folder, "--collect=-1", status=2)
     assert "not nan" in run("groups", folder, "--collect=nan", status=2)
+
+
+def test_what_waits_is_shown(folder: Path) -> None:
+    assert run("delayed", folder) == "nothing is delayed\n"
+    with rillet.open(folder) as store:
+        orders = store.stream("orders")
+        orders.add({"n": "x\x1b"}, at=datetime(2100, 1, 1, tzinfo=UTC))
+        orders.group("billing").consumer("one").read(after="0", count=1)[0].retry(at=datetime(2099, 1, 1, tzinfo=UTC))
+        store.stream("later").add({"n": 1}, delay=1e9)
+        for text in (run("delayed", folder), run("delayed", folder, "later", "orders")):
+            assert text.splitlines()[0] == "later: 1 delayed entries"
+            assert "orders: 1 delayed entries" in text
+            assert "2100-01-01 00:00:00.000Z" in text
+            assert "n=x\\x1b" in text
+            assert "2099-01-01 00:00:00.000Z  billing: 1795000000000-0 again" in text
+        found = [json.loads(line) for line in run("delayed", folder, "--json").splitlines()]
+        assert [one["stream"] for one in found] == ["later", "orders", "orders"]
+        assert [one.get("fields") for one in found] == [{"n": "1"}, {"n": "x\x1b"}, None]
+        text = run("stats", folder, "orders")
+        assert "delayed   1 entries wait, the next one due 2100-01-01 00:00:00.000Z, added 20" in text
+        assert "retries of billing: 1 messages wait, the next one due 2099-01-01 00:00:00.000Z" in text
+        assert store.stats("orders").streams[0].delayed.number == 1
+    assert "orders: 1 delayed entries" in run("delayed", folder)

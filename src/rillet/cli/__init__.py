@@ -9,6 +9,7 @@
     rillet import SOURCE TARGET [--merge HOW]      copy files or a server into a store or a server
     rillet stats PLACE [--watch] [--json]          streams, groups, lag, pending messages by age, memory
     rillet groups PLACE [STREAM]                   groups with their consumers and pending messages
+    rillet delayed PLACE [STREAM]                  entries and retries that wait until they are due
     rillet tail PLACE STREAM ...                   print entries, and new ones as they are added
     rillet inspect PLACE [--write]                 a local web page: streams, groups, pending entries, bytes, keys
     rillet top PLACE                               streams, groups and lag in the terminal, live
@@ -43,7 +44,8 @@ SUBCOMMANDS = {
     "export": "write the data of a store, a log or an RDB file as an RDB file of any version",
     "import": "copy an RDB file, a log or a server into a store or a server: rillet import SOURCE TARGET",
     "stats": "show streams, groups, lag, pending messages by age and memory of a store or server",
-    "groups": "show groups with their consumers and pending messages",
+    "groups": "show groups with their consumers and pending messages; --collect deletes silent consumers",
+    "delayed": "show entries and retries that wait until they are due",
     "tail": "print the last entries of streams, and new ones as they are added",
     "inspect": "serve a local web page that shows streams, groups, pending entries and bytes: rillet inspect PATH|URL",
     "top": "show streams, groups and lag in the terminal, live: rillet top PATH|URL",

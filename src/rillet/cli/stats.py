@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 
 from rillet.cli.output import guarded, identity, number, safe, table, until_interrupted
 from rillet.store.read_access import Visit
-from rillet.store.stats import AGES, OLDER, PENDING, RELEASED, GroupStats, StoreStats, StreamStats
+from rillet.store.stats import AGES, OLDER, PENDING, RELEASED, GroupStats, StoreStats, StreamStats, Waiting
 from rillet.store.store import Store
 from rillet.units import duration, size
 
@@ -102,6 +102,8 @@ def _detail(stream: StreamStats) -> Iterator[str]:
     yield f"{safe(stream.name)}"
     yield f"  memory    {_memory(stream)}"
     added = "" if stream.entries_added is None else f"{number(stream.entries_added)} entries added, "
+    if stream.delayed.number:
+        yield f"  delayed   {waiting_text(stream.delayed, 'entries')}"
     yield f"  counters  {added}last generated ID {stream.last_generated_id}, {number(stream.rax_nodes)} rax nodes"
     if stream.groups:
         head = ("group", "lag", "pending", *_AGES, "oldest", "last delivered")
@@ -140,9 +142,23 @@ def group_notes(group: GroupStats) -> Iterator[str]:
         yield f"  lag of {safe(group.name)} is unknown: {safe(group.lag_note)}"
     elif not group.lag_exact:
         yield f"  lag of {safe(group.name)} is not exact: {safe(group.lag_note)}"
+    if group.retries.number:
+        yield f"  retries of {safe(group.name)}: {waiting_text(group.retries, 'messages')}"
     if group.examined < group.pending:
         yield (f"  ages of {safe(group.name)}: of the first {number(group.examined)} of {number(group.pending)} "
                "pending messages")  # fmt: skip
+
+
+def waiting_text(waiting: Waiting, things: str) -> str:
+    """Return what waits as text: the number, and when the next one is due and was added."""
+    due = "" if waiting.next_due is None else f", the next one due {time_text(waiting.next_due)}"
+    since = "" if waiting.next_since is None else f", added {time_text(waiting.next_since)}"
+    return f"{number(waiting.number)} {things} wait{due}{since}"
+
+
+def time_text(seconds: float) -> str:
+    """Return a time as text, in UTC with milliseconds."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "Z")
 
 
 def consumer_table(group: GroupStats) -> list[str]:

@@ -28,8 +28,10 @@ from rillet.store.helper_keys import delayed_key, retries_key
 if TYPE_CHECKING:
     from rillet.store.prefetch import GroupLike
 
-BATCH = 100
+STEP_SIZE = 100
 """The most entries or messages that one call of a script moves; the caller repeats it."""
+MOST_WORDS = 7000
+"""The most words of a delayed entry; Lua's `unpack` returns up to 8000."""
 _NOW = b"""
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -73,13 +75,14 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', whole(now), 'LI
 end
 return rows
 """
-# KEYS: stream, retries. ARGV: group, consumer, idle milliseconds, deliveries or '', IDs. Returns entries as XCLAIM.
+# KEYS: stream, retries. ARGV: group, consumer, idle milliseconds (-1: only retries that are due), deliveries or '',
+# IDs. Returns entries as XCLAIM.
 _CLAIM = _NOW + b"""
 local claimed = {}
 for i = 5, #ARGV do
   local id, idle = ARGV[i], ARGV[3]
   local due = tonumber(redis.call('ZSCORE', KEYS[2], id) or nil)
-  if not due or due <= now then
+  if due and due <= now or not due and idle ~= '-1' then
     if due then
       idle = 0
       redis.call('ZREM', KEYS[2], id)
@@ -94,8 +97,8 @@ for i = 5, #ARGV do
 end
 return claimed
 """
-# KEYS: stream, retries. ARGV: group, consumer, 'renew', 'ack', 'at' or 'in', milliseconds, then IDs with their
-# deliveries. Returns the IDs that no longer belong to the consumer.
+# KEYS: stream, retries. ARGV: group, consumer, 'renew', 'ack', 'at' or 'in', milliseconds or for 'ack' a policy, then
+# IDs with their deliveries. Returns the IDs that no longer belong to the consumer.
 _LEASE = _NOW + b"""
 local due = tonumber(ARGV[4])
 if ARGV[3] == 'in' then due = due + time[1] * 1000 + math.ceil(time[2] / 1000) end
@@ -106,7 +109,11 @@ for i = 5, #ARGV, 2 do
   if not row or (row[4] ~= deliveries and row[4] ~= deliveries - 1) then
     lost[#lost + 1] = id
   elseif ARGV[3] == 'ack' then
-    redis.call('XACK', KEYS[1], ARGV[1], id)
+    if ARGV[4] == '' then
+      redis.call('XACK', KEYS[1], ARGV[1], id)
+    else
+      redis.call('XACKDEL', KEYS[1], ARGV[1], ARGV[4], 'IDS', 1, id)
+    end
     redis.call('ZREM', KEYS[2], id)
   else
     if ARGV[3] ~= 'renew' then redis.call('ZADD', KEYS[2], whole(due), id, '+inf', '') end
@@ -195,13 +202,13 @@ def add_delayed(stream: bytes, kind: bytes, ms: int, words: Sequence[bytes]) -> 
 
 
 def deliver_due(stream: bytes) -> list[bytes]:
-    """Return the command that adds up to BATCH due entries to the stream; its reply is their number."""
-    return _eval(_DELIVER_DUE, [stream, delayed_key(stream)], b"%d" % BATCH)
+    """Return the command that adds up to STEP_SIZE due entries to the stream; its reply is their number."""
+    return _eval(_DELIVER_DUE, [stream, delayed_key(stream)], b"%d" % STEP_SIZE)
 
 
 def due_retries(group: GroupLike) -> list[bytes]:
-    """Return the command that lists up to BATCH messages whose retry is due, as rows of XPENDING."""
-    return _eval(_DUE_RETRIES, _keys(group), group.key, b"%d" % BATCH)
+    """Return the command that lists up to STEP_SIZE messages whose retry is due, as rows of XPENDING."""
+    return _eval(_DUE_RETRIES, _keys(group), group.key, b"%d" % STEP_SIZE)
 
 
 def claim(group: GroupLike, consumer: bytes, idle_ms: int, ids: Sequence[bytes],
@@ -211,18 +218,21 @@ def claim(group: GroupLike, consumer: bytes, idle_ms: int, ids: Sequence[bytes],
     return _eval(_CLAIM, _keys(group), group.key, consumer, b"%d" % idle_ms, number, *ids)
 
 
-def lease(group: GroupLike, consumer: bytes, action: bytes, messages: Sequence[Any], ms: int = 0) -> list[bytes]:
+def lease(group: GroupLike, consumer: bytes, action: bytes, messages: Sequence[Any],
+          detail: int | bytes = b"") -> list[bytes]:  # fmt: skip
     """Return the command that renews (b"renew"), acknowledges (b"ack") or holds (b"at", b"in") messages of a consumer.
 
-    Its reply has the IDs of the messages that no longer belong to the consumer; nothing happens to these.
+    detail: the milliseconds of a hold, or the policy with which acknowledged entries are deleted. The reply has the IDs
+    of the messages that no longer belong to the consumer; nothing happens to these.
     """
+    more = b"%d" % detail if isinstance(detail, int) else detail
     words = [word for one in messages for word in (one.raw_id, b"%d" % one.deliveries)]
-    return _eval(_LEASE, _keys(group), group.key, consumer, action, b"%d" % ms, *words)
+    return _eval(_LEASE, _keys(group), group.key, consumer, action, more, *words)
 
 
 def collect(group: GroupLike, idle_ms: int, to: bytes) -> list[bytes]:
-    """Return the command that collects silent consumers, and hands on up to BATCH messages; to: b"" for any."""
-    return _eval(_COLLECT, _keys(group), group.key, b"%d" % idle_ms, to, b"%d" % BATCH)
+    """Return the command that collects silent consumers, and hands on up to STEP_SIZE messages; to: b"" for any."""
+    return _eval(_COLLECT, _keys(group), group.key, b"%d" % idle_ms, to, b"%d" % STEP_SIZE)
 
 
 def delete_consumer(group: GroupLike, consumer: bytes, to: bytes | None) -> list[bytes]:
@@ -230,4 +240,14 @@ def delete_consumer(group: GroupLike, consumer: bytes, to: bytes | None) -> list
     return _eval(_DELETE_CONSUMER, [group.stream.key], group.key, consumer, *([] if to is None else [to]))
 
 
-__all__ = ["BATCH", "add_delayed", "claim", "collect", "delete_consumer", "deliver_due", "due_retries", "lease"]
+__all__ = [
+    "MOST_WORDS",
+    "STEP_SIZE",
+    "add_delayed",
+    "claim",
+    "collect",
+    "delete_consumer",
+    "deliver_due",
+    "due_retries",
+    "lease",
+]  # fmt: skip

@@ -3,6 +3,7 @@
     own      XPENDING ... consumer  messages that this consumer received before a restart
     stale    XPENDING IDLE          messages that were pending for any consumer for claim_idle seconds
              XCLAIM                 one of either, when its turn comes, unless another consumer has claimed it
+    due      MULTI ZRANGE ... EXEC  what is due now: delayed entries, which move to the stream, and retries
     new      XREADGROUP ... >       new messages; the only command that waits
 
 The synchronous and the asyncio API drive the same generators: they run each yielded list of bytes as a command and send
@@ -35,19 +36,24 @@ restart could still raise, but every other program that works on the group would
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
-from rillet.errors import CommandError, InvalidEntry, WrongType
+from rillet.errors import CommandError, ExecAbort, InvalidEntry, NoPerm, WrongType
 from rillet.loggers import logger
 from rillet.real_time import monotonic
 from rillet.store.arguments.argument_checks import flag, integer_of, whole_number
 from rillet.store.arguments.durations import Seconds, milliseconds_in, seconds_in
 from rillet.store.arguments.encoding import decode, encode, encode_name
 from rillet.store.arguments.slots import by_slot
+from rillet.store.atomic_steps import STEP_SIZE, claim, collect, deliver_due, due_retries
 from rillet.store.dead_letters import letter
+from rillet.store.delays import Backoff, Delays
 from rillet.store.entry import T, stream_part, stream_parts
+from rillet.store.helper_keys import retries_key
+from rillet.store.leases import BEATS, Heartbeat, Leases
 from rillet.store.message import Message, new_messages, old_messages
 from rillet.store.prefetch import PREFETCH, Pace, Prefetched, Search, still_pending
 from rillet.store.retries import PATIENCE
@@ -95,6 +101,9 @@ class DeliveryOptions:
     batch: int | None = None
     prefetch: int | None = None
     to_dead_letters: str | None = None  # the stream whose on_invalid is "dead_letter"
+    backoff: Backoff | None = None
+    heartbeat: bool = False
+    collect: Seconds | None = None
 
     def __post_init__(self) -> None:
         """Raise TypeError or ValueError for values that are not accepted, or that would lose messages or do nothing."""
@@ -102,7 +111,7 @@ class DeliveryOptions:
         for name in ("batch", "max_deliveries", "prefetch"):
             if getattr(self, name) is not None:
                 whole_number(getattr(self, name), name, 1)
-        for name in ("block", "claim_idle"):
+        for name in ("block", "claim_idle", "collect"):
             if getattr(self, name) is not None:
                 milliseconds_in(getattr(self, name), name)
         if self.timeout is not None:
@@ -110,6 +119,11 @@ class DeliveryOptions:
         flag(self.stop_when_empty, "stop_when_empty")
         if self.stop is not None and not callable(getattr(self.stop, "is_set", self.stop)):
             raise TypeError(f"stop must be a function, or an event with is_set(), not {self.stop!r:.200}")
+        if self.backoff is not None and not callable(self.backoff):
+            raise TypeError("backoff must be a function from the number of deliveries to seconds, such as "
+                            f"rillet.Exponential(first=1), not {self.backoff!r:.200}")  # fmt: skip
+        if flag(self.heartbeat, "heartbeat") and not self.claim_idle:
+            raise ValueError("heartbeat renews the lease of claim_idle: pass claim_idle, in seconds above 0, too")
         if self.dead_letters is not None:
             encode_name(self.dead_letters, "dead_letters")
         if self.on_exhausted not in (None, "drop"):
@@ -139,13 +153,21 @@ class DeliveryOptions:
         if self.batch is not None:
             return Pace(self.batch, self.batch, self.batch)
         most = min(self.count, self.prefetch or (PREFETCH if self.counts else self.count))
-        if self.max_deliveries == 1:  # the message in the handler of a killed worker must have its count
+        if self.max_deliveries == 1 or self.heartbeat:  # the message in a handler must have its count
             most = 1
         return Pace(most, 1 if self.counts else most)
 
     def prefetched(self, consumer: bytes) -> Prefetched:
         """Return an empty queue for the messages that a loop of this consumer reads ahead."""
         return Prefetched(consumer, self.counts, self._idle())
+
+    def leases(self, consumer: bytes) -> Leases:
+        """Return the leases of the messages in the handler of a loop of this consumer."""
+        return Leases(consumer, self.backoff, self.max_deliveries, self.heartbeat)
+
+    def beat(self, store: Any, leases: Leases) -> Heartbeat | None:
+        """Return the heartbeat of a loop, if it has one."""
+        return Heartbeat(store, leases, max(0.01, (self._idle() or 0.0) / BEATS)) if self.heartbeat else None
 
     def search(self, groups: int) -> Search:
         """Return when to search the pending lists of so many groups for stale messages."""
@@ -223,52 +245,167 @@ def run_step(store: Store, command: Any, patience: float = PATIENCE) -> Any:
     return store.run(command, patience)
 
 
-def delivery(consumers: Sequence[Consumer[Any]], options: DeliveryOptions, end: End,
-             prefetched: Prefetched) -> Steps[None]:  # fmt: skip
+def delivery(consumers: Sequence[Consumer[Any]], options: DeliveryOptions, end: End, prefetched: Prefetched,
+             leases: Leases) -> Steps[None]:  # fmt: skip
     """Yield the commands of a consumer in order, receive their replies with send(), and yield tuples of messages.
 
     It also yields each InvalidEntry that the iterator must raise.
     consumers: the consumer in the group of each stream; several are read by one command.
     """
+    delays = Delays([consumer.group for consumer in consumers])
+    loop = Loop(options, end, prefetched, leases)
+    late: list[Consumer[Any]] = []
+    if not end.requested():
+        late = yield from _look(consumers, delays)
     for consumer in consumers:
-        yield from _own(consumer, options, end, prefetched)
+        yield from _own(consumer, loop)
     search = options.search(len(consumers))
+    silent = Collection(options)
     pace = options.pace()
     empty = True
     while not end.requested():
         searched, stale = search.due(empty), False
+        if late or delays.due(empty and options.stop_when_empty):
+            late = yield from _look(consumers, delays)
+            for consumer in late:
+                stale = (yield from _retried(consumer, loop)) or stale
+            late = []
+        if silent.due():
+            yield from _collected(consumers, loop)
         if searched:
-            stale = yield from _stale(consumers, search, options, end, prefetched)
+            stale = (yield from _stale(consumers, search, loop)) or stale
             if end.requested():
                 return
         yield from prefetched.count_handed()
         fresh: list[Message[Any]] = []
-        for argv in read_commands(consumers, pace.size, end.block() if searched and not stale else None):
+        block = end.block() if searched and not stale else None
+        for argv in read_commands(consumers, pace.size, None if block is None else delays.limit(block)):
             fresh += new_messages_of((yield argv), consumers)
         empty = not fresh
         if fresh:
             pace.began()
             yield from prefetched.fill(fresh, options.batch or 1)
-            yield from _hand_out(prefetched, consumers[0].key, options, end)
+            yield from _hand_out(consumers[0].key, loop)
             pace.handled(len(fresh))
         elif searched and not stale:
             if end.expired() or (options.stop_when_empty and search.complete):
                 return
 
 
-def _own(consumer: Consumer[Any], options: DeliveryOptions, end: End, prefetched: Prefetched) -> Steps[None]:
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """What the steps of one loop over messages() share."""
+
+    options: DeliveryOptions
+    end: End
+    prefetched: Prefetched
+    leases: Leases
+
+
+def _look(consumers: Sequence[Consumer[Any]], delays: Delays) -> Commands[list[Consumer[Any]]]:
+    """Move the entries that are due to their streams; return the consumers in whose group a retry is due."""
+    late = []
+    delays.began()
+    for place, consumer in enumerate(consumers):
+        try:
+            replies = yield delays.command(place)
+        except (NoPerm, ExecAbort):
+            delays.forbidden = True
+            return []
+        due, retry = delays.saw(place, *replies[-1])
+        while due:
+            due = (yield deliver_due(consumer.group.stream.key)) == STEP_SIZE
+        if retry:
+            late.append(consumer)
+    return late
+
+
+class Collection:
+    """When silent consumers are collected: at the start of a loop, and four times in the time of their silence."""
+
+    __slots__ = ("_every", "_next")
+
+    def __init__(self, options: DeliveryOptions) -> None:
+        self._every = 0.0 if options.collect is None else max(0.1, seconds_in(options.collect) / 4)
+        self._next = math.inf if options.collect is None else 0.0
+
+    def due(self) -> bool:
+        """Return whether to collect now, and note that it is done."""
+        if monotonic() < self._next:
+            return False
+        self._next = monotonic() + self._every
+        return True
+
+
+def _collected(consumers: Sequence[Consumer[Any]], loop: Loop) -> Steps[None]:
+    """Collect silent consumers, and hand out their messages."""
+    assert loop.options.collect is not None
+    idle_ms = int(milliseconds_in(loop.options.collect))
+    for consumer in consumers:
+        more, moved = True, False
+        while more:
+            more, *found = yield collect(consumer.group, idle_ms, consumer.key)
+            moved = moved or any(found[1::3])
+        start = b"-"
+        while moved and not loop.end.requested():
+            page = yield consumer.group.pending_command(PAGE, consumer.key, loop.options.collect, start, "+")
+            rows = yield from _without_retry(consumer, page)
+            yield from _claimed(consumer, rows, idle_ms, loop)
+            if len(page) < PAGE:
+                break
+            start = b"(" + page[-1][0]
+
+
+def _retried(consumer: Consumer[Any], loop: Loop) -> Steps[bool]:
+    """Hand out messages whose retry is due; return whether there may be more of them."""
+    rows = yield due_retries(consumer.group)
+    yield from _claimed(consumer, rows, -1, loop)
+    return len(rows) == STEP_SIZE
+
+
+def _claimed(consumer: Consumer[Any], rows: Sequence[Any], least: int, loop: Loop) -> Steps[bool]:
+    """Claim and hand out the messages of a pending list that were idle for so many ms; return whether there were any.
+
+    least: -1 for messages whose retry is due.
+    """
+    found = False
+    for some in _units(rows, loop.options):
+        if loop.end.requested():
+            break
+        idle_ms = least if least < 0 else max(least, min(int(row[2]) for row in some))
+        messages = yield from _taken(consumer, some, idle_ms, loop.options)
+        yield from loop.prefetched.fill(messages, len(messages))
+        # An invalid message stays pending, so it may be the result of every search: it does not count.
+        found = (yield from _hand_out(consumer.key, loop)) or found
+    return found
+
+
+def _without_retry(consumer: Consumer[Any], rows: Sequence[Any]) -> Commands[Sequence[Any]]:
+    """Return the rows of a pending list except messages that wait for their retry."""
+    group = consumer.group
+    if not group.has_retries or not rows:
+        return rows
+    times = yield [b"ZMSCORE", retries_key(group.stream.key, group.key), *[row[0] for row in rows]]
+    return [row for row, time in zip(rows, times, strict=True) if time is None]
+
+
+def _own(consumer: Consumer[Any], loop: Loop) -> Steps[None]:
     """Hand out the messages that are pending for the consumer from before."""
+    options, end = loop.options, loop.end
     start = b"-"
     repeated = False
     while not end.requested():
-        rows = yield consumer.group.pending_command(PAGE, consumer.key, 0.0, start, "+")
-        if not rows:
+        page = yield consumer.group.pending_command(PAGE, consumer.key, 0.0, start, "+")
+        if not page:
             return
         current = monotonic() + CURRENT
+        rows = yield from _without_retry(consumer, page)
+        if not rows:
+            start = b"(" + page[-1][0]
         for some in _units(rows, options):
             messages = yield from _taken(consumer, some, min(int(row[2]) for row in some), options)
-            yield from prefetched.fill(messages, len(messages))
-            yield from _hand_out(prefetched, consumer.key, options, end)
+            yield from loop.prefetched.fill(messages, len(messages))
+            yield from _hand_out(consumer.key, loop)
             # One that was refused belongs to another consumer, or the server's clock was set back: list it again.
             repeated = not messages and not repeated
             if repeated:
@@ -278,12 +415,11 @@ def _own(consumer: Consumer[Any], options: DeliveryOptions, end: End, prefetched
                 break
 
 
-def _stale(consumers: Sequence[Consumer[Any]], search: Search, options: DeliveryOptions, end: End,
-           prefetched: Prefetched) -> Steps[bool]:  # fmt: skip
+def _stale(consumers: Sequence[Consumer[Any]], search: Search, loop: Loop) -> Steps[bool]:
     """Hand out messages that were pending for claim_idle seconds; return whether there may be more of them."""
-    if options.claim_idle is None:
+    claim_idle = loop.options.claim_idle
+    if claim_idle is None:
         return False
-    claim_idle = options.claim_idle
     least = int(milliseconds_in(claim_idle))
     found = False
     took = 0.0
@@ -293,13 +429,10 @@ def _stale(consumers: Sequence[Consumer[Any]], search: Search, options: Delivery
         took += monotonic() - began
         # The pending list may be longer than one reply: the next search continues behind it.
         search.starts[place] = b"(" + rows[-1][0] if len(rows) >= PAGE else b"-"
-        for some in _units(rows, options):
-            if end.requested():
-                return found
-            messages = yield from _taken(consumer, some, max(least, min(int(row[2]) for row in some)), options)
-            yield from prefetched.fill(messages, len(messages))
-            # An invalid message stays pending, so it may be the result of every search: it does not count.
-            found = (yield from _hand_out(prefetched, consumer.key, options, end)) or found
+        rows = yield from _without_retry(consumer, rows)
+        found = (yield from _claimed(consumer, rows, least, loop)) or found
+        if loop.end.requested():
+            return found
     search.took(took)
     return found or not search.complete
 
@@ -321,17 +454,16 @@ def _taken(
     group, limit = consumer.group, options.max_deliveries
     before = {row[0]: int(row[3]) for row in rows}
     failed = [raw_id for raw_id, count in before.items() if limit is not None and count >= limit]
-    claim = [b"XCLAIM", group.stream.key, group.key, consumer.key, b"%d" % idle_ms]
     for raw_id in failed:
         count = before.pop(raw_id)
-        reply = yield [*claim, raw_id, b"RETRYCOUNT", b"%d" % count]
-        for message in old_messages(reply, group):
+        reply = yield _claim(consumer, idle_ms, [raw_id], count)
+        for message in old_messages(reply, consumer):
             message.deliveries = count
             yield from _discard(message, options)
     if not before:
         return []
-    reply = yield [*claim, *before]
-    messages = old_messages(reply, group)
+    reply = yield _claim(consumer, idle_ms, list(before))
+    messages = old_messages(reply, consumer)
     for message in messages:
         message.deliveries = before.pop(message.raw_id) + 1
     if None in reply:
@@ -339,6 +471,15 @@ def _taken(
             if not (yield [b"XRANGE", group.stream.key, raw_id, raw_id]):
                 yield [b"XACK", group.stream.key, group.key, raw_id]
     return messages
+
+
+def _claim(consumer: Consumer[Any], idle_ms: int, ids: Sequence[bytes], deliveries: int | None = None) -> list[bytes]:
+    """Return the command that claims messages, except those whose retry is not due; -1 ms: only those that are due."""
+    group = consumer.group
+    if group.has_retries:
+        return claim(group, consumer.key, idle_ms, ids, deliveries)
+    count = [] if deliveries is None else [b"RETRYCOUNT", b"%d" % deliveries]
+    return [b"XCLAIM", group.stream.key, group.key, consumer.key, b"%d" % idle_ms, *ids, *count]
 
 
 def _discard(message: Message[Any], options: DeliveryOptions) -> Commands[None]:
@@ -380,9 +521,9 @@ def read_options(
 def new_messages_of(reply: Any, consumers: Sequence[Consumer[T]]) -> list[Message[T]]:
     """Return the messages of an XREADGROUP reply with several streams."""
     if len(consumers) == 1:
-        return new_messages(stream_part(reply), consumers[0].group)
-    groups = {consumer.group.stream.key: consumer.group for consumer in consumers}
-    return [message for key, part in stream_parts(reply) for message in new_messages(part, groups[key])]
+        return new_messages(stream_part(reply), consumers[0])
+    by_key = {consumer.group.stream.key: consumer for consumer in consumers}
+    return [message for key, part in stream_parts(reply) for message in new_messages(part, by_key[key])]
 
 
 def counted(consumer: Consumer[Any], messages: list[Message[T]]) -> Commands[list[Message[T]]]:
@@ -479,11 +620,12 @@ def dead_letter(key: bytes, message: Message[Any]) -> list[bytes]:
     return letter(key, message.flat, group.stream.key, group.key, message.raw_id, message.deliveries)
 
 
-def _hand_out(prefetched: Prefetched, consumer: bytes, options: DeliveryOptions, end: End) -> Steps[bool]:
+def _hand_out(consumer: bytes, loop: Loop) -> Steps[bool]:
     """Yield messages one at a time or in batches, and the errors of invalid ones; return whether it yielded any.
 
     It ends at `stop`. An invalid message is handled when its turn comes.
     """
+    options, end, prefetched, leases = loop.options, loop.end, loop.prefetched, loop.leases
     size = options.batch or 1
     handed = False
     typed = any(message.group.stream.form is not None for message in prefetched.messages)
@@ -496,7 +638,9 @@ def _hand_out(prefetched: Prefetched, consumer: bytes, options: DeliveryOptions,
             place = next(place for place, message in enumerate(some) if message is problem.entry)
             prefetched.put_back(some[place + 1 :])
         if valid:
+            leases.began(valid)
             yield tuple(valid)
+            yield from leases.ended()
         if problem is not None:
             yield from prefetched.give_back()  # the worker may end
             yield problem

@@ -44,7 +44,8 @@ from rillet.store.arguments.encoding import IDLike, decode, encode_id, encode_na
 from rillet.store.arguments.policies import RefPolicy, chunks, policy_arguments
 from rillet.store.arguments.positions import Position, encode_after, encode_position, milliseconds_of
 from rillet.store.arguments.slots import by_slot
-from rillet.store.atomic_steps import collect, delete_consumer
+from rillet.store.atomic_steps import collect, delete_consumer, lease
+from rillet.store.delays import Backoff, Retry, retries_of, waiting_command
 from rillet.store.delivery import (
     STOP_CHECK,
     Commands,
@@ -61,6 +62,7 @@ from rillet.store.delivery import (
     valued,
 )
 from rillet.store.entry import T, stream_part
+from rillet.store.helper_keys import retries_key
 from rillet.store.info_records import (
     ConsumerInfo,
     GroupInfo,
@@ -70,7 +72,7 @@ from rillet.store.info_records import (
     pending_of,
     summary_of,
 )
-from rillet.store.message import Message, new_messages, old_messages
+from rillet.store.message import Message, lost_leases, new_messages, old_messages
 from rillet.store.retries import PATIENCE
 from rillet.store.transports.transport import NOT_READY
 from rillet.store.typed.forms import RaisingIterator
@@ -90,7 +92,7 @@ class Group(Generic[T]):
     start, entries_read: the position of a group that `create` or the first read creates; see Stream.group.
     """
 
-    __slots__ = ("stream", "name", "key", "store", "start", "entries_read", "_creates")
+    __slots__ = ("stream", "name", "key", "store", "start", "entries_read", "has_retries", "_creates")
 
     def __init__(
         self, stream: Stream[T], name: str | bytes, start: Position = "0", entries_read: int | None = None,
@@ -99,6 +101,7 @@ class Group(Generic[T]):
         self.stream = stream
         self.start = start
         self.entries_read = entries_read
+        self.has_retries = False  # whether messages of the group are known to wait for a retry (rillet.store.delays)
         self._creates = create  # whether the next read or claim creates a missing group
         self.store: Store = stream.store
         self.key = encode_name(name, "name")
@@ -126,6 +129,23 @@ class Group(Generic[T]):
             argv = [b"XACKDEL", self.stream.key, self.key, *policy, b"IDS", b"%d" % len(some), *some]
             acknowledged += sum(result != -1 for result in self.store.run(argv))
         return acknowledged
+
+    def _ack_messages(self, messages: Sequence[Message[Any]], delete: RefPolicy | None = None) -> int:
+        """Acknowledge messages of consumers as `ack` does; LeaseLost for fenced ones that were lost (Message.ack)."""
+        others = [_settled_id(message) for message in messages if not message.fenced]
+        acknowledged = self.ack(*others, delete=delete) if others else 0
+        fenced = [message for message in messages if message.fenced]
+        policy = b"".join(policy_arguments(delete, "delete"))
+        lost: list[Message[Any]] = []
+        for key in dict.fromkeys(message.consumer for message in fenced):
+            for some in chunks([message for message in fenced if message.consumer == key]):
+                gone = set(self.store.run(lease(self, key, b"ack", some, policy)))
+                lost += [message for message in some if message.raw_id in gone]
+                for message in some:
+                    message.settled = True
+        if lost:
+            raise lost_leases(lost)
+        return acknowledged + len(fenced)
 
     def nack(self, *ids: IDLike, mode: str = "fail", deliveries: int | None = None, force: bool = False) -> int:
         """Release messages, so that the next claim gets them first; return how many were pending (XNACK). O(1) each
@@ -277,6 +297,14 @@ class Group(Generic[T]):
         """Return the number of pending messages, their lowest and highest ID, and the number of each consumer."""
         return summary_of(self.store.run([b"XPENDING", self.stream.key, self.key]))
 
+    def retries(self, count: int = 100) -> list[Retry]:
+        """Return up to `count` pending messages that wait for their next delivery, the next one first (Message.retry).
+
+        A message that was acknowledged meanwhile is in the list until its time comes. O(log n + count)
+        """
+        key = retries_key(self.stream.key, self.key)
+        return retries_of(self.store.run(waiting_command(key, count)))
+
     def pending(self, count: int = 100, *, consumer: str | bytes | None = None, idle: Seconds = 0.0,
                 start: Position = "-", end: Position = "+") -> list[PendingEntry]:  # fmt: skip
         """Return up to `count` pending messages, lowest ID first; idle: the minimum seconds since delivery."""
@@ -338,6 +366,7 @@ class MessageReader(Generic[T]):
     def messages(self, count: int = 100, *, prefetch: int | None = None, batch: None = None,
                  block: Seconds | None = 1.0, claim_idle: Seconds | None = None, max_deliveries: int | None = None,
                  dead_letters: str | bytes | None = None, on_exhausted: Literal["drop"] | None = None,
+                 backoff: Backoff | None = None, heartbeat: bool = False, collect: Seconds | None = None,
                  stop_when_empty: bool = False, stop: Stop | None = None,
                  timeout: Seconds | None = None) -> Iterator[Message[T]]: ...  # fmt: skip
 
@@ -345,12 +374,14 @@ class MessageReader(Generic[T]):
     def messages(self, count: int = 100, *, prefetch: int | None = None, batch: int,
                  block: Seconds | None = 1.0, claim_idle: Seconds | None = None, max_deliveries: int | None = None,
                  dead_letters: str | bytes | None = None, on_exhausted: Literal["drop"] | None = None,
+                 backoff: Backoff | None = None, heartbeat: bool = False, collect: Seconds | None = None,
                  stop_when_empty: bool = False, stop: Stop | None = None,
                  timeout: Seconds | None = None) -> Iterator[list[Message[T]]]: ...  # fmt: skip
 
     def messages(self, count: int = 100, *, prefetch: int | None = None, batch: int | None = None,
                  block: Seconds | None = 1.0, claim_idle: Seconds | None = None, max_deliveries: int | None = None,
                  dead_letters: str | bytes | None = None, on_exhausted: Literal["drop"] | None = None,
+                 backoff: Backoff | None = None, heartbeat: bool = False, collect: Seconds | None = None,
                  stop_when_empty: bool = False, stop: Stop | None = None,
                  timeout: Seconds | None = None
                  ) -> Iterator[Message[T]] | Iterator[list[Message[T]]]:  # fmt: skip
@@ -367,6 +398,14 @@ class MessageReader(Generic[T]):
         stream, and is acknowledged. A message that was only read ahead was not handed out. Without
         such a stream, on_exhausted="drop" acknowledges it. ValueError if neither is given. The dead letters are also
         the place of invalid messages if on_invalid of the stream is "dead_letter".
+        backoff: a failed message waits for so long before it is delivered again: a function from the number of its
+        deliveries to seconds, such as Exponential(first=1, most=600). A message has failed if it is neither
+        acknowledged nor released when the next one is asked for, or when the loop ends.
+        heartbeat: while a handler works, a thread renews the lease of its message three times in claim_idle. So
+        claim_idle may be shorter than a handler takes. LeaseLost is raised by the acknowledgement of a message that
+        another consumer claimed nevertheless. The loop reads one message or batch at a time.
+        collect: delete consumers of the group that were silent for that many seconds, and hand their messages out here;
+        see Group.collect. It runs at the start, and four times in that time.
         stop_when_empty: end when no message is left instead of waiting for more.
         stop: an event or a function; when it is set or returns True, end after the current message or batch. A waiting
         read notices it within a second.
@@ -380,7 +419,8 @@ class MessageReader(Generic[T]):
         streams = [consumer.group.stream for consumer in self.parts()]
         to_dead_letters = next((stream.name for stream in streams if stream.on_invalid == "dead_letter"), None)
         options = DeliveryOptions(count, block, claim_idle, max_deliveries, dead_letters, on_exhausted, stop_when_empty,
-                                  stop, timeout, batch, prefetch, to_dead_letters)  # fmt: skip
+                                  stop, timeout, batch, prefetch, to_dead_letters, backoff, heartbeat,
+                                  collect)  # fmt: skip
         keys = [stream.key for stream in streams]
         by_slot(self.store, keys, options.block is not None and not stop_when_empty)  # raises before the first read
         if any(stream.form is not None and stream.on_invalid == "raise" for stream in streams):
@@ -390,16 +430,19 @@ class MessageReader(Generic[T]):
     def _handed_out(self, options: DeliveryOptions) -> Iterator[Any]:
         end = End(options)
         prefetched = options.prefetched(self.key)
+        leases = options.leases(self.key)
+        beat = options.beat(self.store, leases)
         self.store._loops.add(prefetched)
-        steps = delivery(self.parts(), options, end, prefetched)
+        steps = delivery(self.parts(), options, end, prefetched, leases)
         reply: Any = None
+        failure: CommandError | None = None
         try:
             while True:
                 try:
-                    step = steps.send(reply)
+                    step = steps.send(reply) if failure is None else steps.throw(failure)
                 except StopIteration:
                     return
-                reply = None
+                reply = failure = None
                 if isinstance(step, list):
                     try:
                         for consumer in self.parts():
@@ -415,8 +458,13 @@ class MessageReader(Generic[T]):
                         # What the command delivered is pending for this consumer: begin again with the pending ones.
                         steps.close()
                         prefetched.clear()
-                        steps = delivery(self.parts(), options, end, prefetched)
-                elif isinstance(step, InvalidEntry):
+                        steps = delivery(self.parts(), options, end, prefetched, leases)
+                    except CommandError as error:
+                        failure = error
+                    continue
+                if beat is not None:
+                    beat.start()
+                if isinstance(step, InvalidEntry):
                     yield step  # RaisingIterator raises it
                 elif options.batch is None:
                     yield from step
@@ -424,8 +472,11 @@ class MessageReader(Generic[T]):
                     yield list(step)
         finally:
             steps.close()
+            if beat is not None:
+                beat.stop()
             self.store._loops.discard(prefetched)
             with contextlib.suppress(StoreError, CommandError):  # the store is closed, or the group is gone
+                drive(self.store, leases.ended(), 0.0)
                 drive(self.store, prefetched.give_back(), 0.0)
 
     def __iter__(self) -> Iterator[Message[T]]:
@@ -447,12 +498,12 @@ class Consumer(MessageReader[T]):
         return (self,)
 
     def ack(self, *messages: Message[Any], delete: RefPolicy | None = None) -> int:
-        """Acknowledge messages and return how many were pending; see Group.ack."""
-        return self.group.ack(*map(_settled_id, messages), delete=delete)
+        """Acknowledge messages and return how many were pending; see Group.ack and Message.ack."""
+        return self.group._ack_messages(_checked(messages), delete)
 
     def nack(self, *messages: Message[Any], mode: str = "fail", deliveries: int | None = None) -> int:
         """Release messages, so that the next claim gets them first; return how many were pending; see Group.nack."""
-        return self.group.nack(*map(_settled_id, messages), mode=mode, deliveries=deliveries)
+        return self.group.nack(*map(_settled_id, _checked(messages)), mode=mode, deliveries=deliveries)
 
     # -- reading ---------------------------------------------------------------------------------------
 
@@ -467,7 +518,7 @@ class Consumer(MessageReader[T]):
         reply = stream_part(self.store.run(self.read_command(count, block, after, noack, claim_idle)))
         if encode_after(after) == b">":
             return drive(self.store, valued(self.key, self.messages_of(reply)))
-        return drive(self.store, self._counted(old_messages(reply, self.group)))
+        return drive(self.store, self._counted(old_messages(reply, self)))
 
     def _counted(self, messages: list[Message[T]]) -> Commands[list[Message[T]]]:
         """Set the delivery counts and the values of old messages."""
@@ -481,7 +532,7 @@ class Consumer(MessageReader[T]):
 
     def messages_of(self, reply: Any) -> list[Message[T]]:
         """Return the messages of a reply with new messages."""
-        return new_messages(reply, self.group)
+        return new_messages(reply, self)
 
     # -- claiming --------------------------------------------------------------------------------------
 
@@ -492,7 +543,7 @@ class Consumer(MessageReader[T]):
         """
         self.group.create_missing()
         reply = self.store.run(self.claim_command(idle, count, start))
-        return parse_id(reply[0]), drive(self.store, self._counted(old_messages(reply[1], self.group)))
+        return parse_id(reply[0]), drive(self.store, self._counted(old_messages(reply[1], self)))
 
     def claim_command(self, idle: Seconds, count: int, start: Position) -> list[bytes]:
         """Return the XAUTOCLAIM command that `claim` sends."""
@@ -548,7 +599,7 @@ class Consumer(MessageReader[T]):
                                        milliseconds_in(idle, "idle"), *some, *options])  # fmt: skip
         if just_ids:
             return [parse_id(raw_id) for raw_id in claimed]
-        return drive(self.store, self._counted(old_messages(claimed, self.group)))
+        return drive(self.store, self._counted(old_messages(claimed, self)))
 
     # -- state -----------------------------------------------------------------------------------------
 
@@ -567,18 +618,23 @@ class Consumer(MessageReader[T]):
         return f"Consumer({self.group.stream.name!r}, {self.group.name!r}, {self.name!r})"
 
 
-def _by_group(messages: Sequence[Message[Any]]) -> dict[Group[Any], list[bytes]]:
-    ids: dict[Group[Any], list[bytes]] = {}
+def _by_group(messages: Sequence[Message[Any]]) -> dict[Group[Any], list[Message[Any]]]:
+    found: dict[Group[Any], list[Message[Any]]] = {}
+    for message in _checked(messages):
+        found.setdefault(message.group, []).append(message)
+    return found
+
+
+def _checked(messages: Sequence[Message[Any]]) -> Sequence[Message[Any]]:
+    """Return messages; TypeError if one of them is something else."""
     for message in messages:
-        raw_id = _settled_id(message)
-        ids.setdefault(message.group, []).append(raw_id)
-    return ids
+        if not isinstance(message, Message):
+            raise TypeError(f"one of messages must be a Message of a consumer, not {message!r:.200}")
+    return messages
 
 
 def _settled_id(message: Message[Any]) -> bytes:
     """Return the ID of a message that is acknowledged or released now, and note this."""
-    if not isinstance(message, Message):
-        raise TypeError(f"one of messages must be a Message of a consumer, not {message!r:.200}")
     message.settled = True
     return message.raw_id
 
@@ -613,17 +669,17 @@ class MultiConsumer(MessageReader[T]):
         return drive(self.store, valued(self.key, found))
 
     def ack(self, *messages: Message[Any], delete: RefPolicy | None = None) -> int:
-        """Acknowledge messages, with one command for each stream; return how many were pending; see Group.ack."""
+        """Acknowledge messages, with one command for each stream; return how many were pending; see Consumer.ack."""
         acknowledged = 0
-        for group, ids in _by_group(messages).items():
-            acknowledged += group.ack(*ids, delete=delete)
+        for group, some in _by_group(messages).items():
+            acknowledged += group._ack_messages(some, delete)
         return acknowledged
 
     def nack(self, *messages: Message[Any], mode: str = "fail", deliveries: int | None = None) -> int:
         """Release messages, with one command for each stream; return how many were pending; see Group.nack."""
         released = 0
-        for group, ids in _by_group(messages).items():
-            released += group.nack(*ids, mode=mode, deliveries=deliveries)
+        for group, some in _by_group(messages).items():
+            released += group.nack(*map(_settled_id, some), mode=mode, deliveries=deliveries)
         return released
 
     def __repr__(self) -> str:

@@ -35,6 +35,7 @@ def retries_key(stream: bytes, group: bytes) -> bytes:
     return RETRIES + _tag(stream) + b"}" + stream + b":" + name
 
 
+@lru_cache(1024)
 def _tag(stream: bytes) -> bytes:
     """Return a text without "}" whose slot is the stream's (cluster.c, keyHashSlot)."""
     opening = stream.find(b"{")

@@ -6,6 +6,7 @@
         stream.memory.listpacks, stream.memory.note
         for group in stream.groups:
             group.lag, group.lag_note, group.pending, group.ages, group.oldest_ms
+            group.retries, stream.delayed              what waits until it is due
 
 The stats are the same in process, attached, and over rillet, Redis and Valkey. `survey` yields commands and receives
 their replies, without input or output; XINFO STREAM and XINFO GROUPS are one transaction, so that both describe one
@@ -21,7 +22,8 @@ False.
 **Memory.** rillet measures each structure (RILLET.XMEMORY). Redis and Valkey return a total only, which MEMORY USAGE
 estimates from five nodes; `memory.note` says so, and the parts are None.
 
-**Cost.** One exchange per stream, and two or more per group with pending messages, of which at most `pending` are read.
+**Cost.** Two exchanges per stream and group, and one or more per group with pending messages, of which at most
+`pending` are read.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ from typing import Any, TypeAlias
 
 from rillet.errors import CommandError
 from rillet.store.arguments.encoding import decode
+from rillet.store.delays import WAITING, delayed_of, retries_of, waiting_command
 from rillet.store.entry import Entry, named
+from rillet.store.helper_keys import delayed_key, retries_key
 from rillet.store.info_records import ConsumerInfo, GroupInfo, consumers_of, groups_of, pending_of
 from rillet.store.transports.transport import raised
 from rillet.types.stream.id import StreamID
@@ -72,6 +76,19 @@ class StreamMemory:
 
 
 @dataclass(frozen=True, slots=True)
+class Waiting:
+    """The delayed entries of a stream, or the retries of a group, which wait until they are due (rillet.store.delays).
+
+    number: how many, None if the user has no permission for their key. next_due: the time when the next one is due;
+    next_since: when it was added, None for a retry. Both are seconds since 1970, None if nothing waits.
+    """
+
+    number: int | None
+    next_due: float | None = None
+    next_since: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class GroupStats:
     """A group: its position, lag, pending messages by age, and consumers.
 
@@ -80,7 +97,7 @@ class GroupStats:
     ages: the number of pending messages by the time since their delivery: "<10s", "<1m", "<10m", "<1h", "<1d", ">=1d",
     and "released" for those of XNACK. examined: how many of the `pending` messages were counted, lowest ID first.
     oldest_ms: the longest time since a delivery, in milliseconds; deliveries: the highest count of deliveries; both are
-    None if no message was examined.
+    None if no message was examined. retries: pending messages that wait for their next delivery.
     """
 
     name: str
@@ -95,6 +112,7 @@ class GroupStats:
     oldest_ms: int | None
     deliveries: int | None
     consumers: list[ConsumerInfo]
+    retries: Waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +120,7 @@ class StreamStats:
     """A stream: length, nodes, edges, counters, memory, groups.
 
     entries_added, max_deleted_id: None before Redis 7.0. rate: entries added per second since the previous sample, None
-    without one. nodes: listpacks; rax_nodes: nodes of the tree.
+    without one. nodes: listpacks; rax_nodes: nodes of the tree. delayed: entries that are added later.
     """
 
     name: str
@@ -117,6 +135,7 @@ class StreamStats:
     rate: float | None
     memory: StreamMemory
     groups: list[GroupStats]
+    delayed: Waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +227,7 @@ def _stream(key: bytes, about: Any, groups: Any, server: str, pending: int,
         decode(key), facts["length"], facts.get("entries-added"), first, last,
         StreamID.parse(facts["last-generated-id"]), StreamID.parse(deleted) if deleted else None,
         facts["radix-tree-keys"], facts["radix-tree-nodes"], None, StreamMemory(None, note="not asked for"), [],
+        (yield from _waiting(delayed_key(key), True)),
     )  # fmt: skip
     for group in groups_of(groups):
         stream.groups.append((yield from _group(key, stream, group, server, pending)))
@@ -245,7 +265,22 @@ def _group(key: bytes, stream: StreamStats, group: GroupInfo, server: str,
         ages_of(entry.idle_ms for entry in entries), max((entry.idle_ms for entry in entries), default=None),
         max((entry.deliveries for entry in entries), default=None),
         [] if isinstance(consumers, CommandError) else consumers_of(consumers),
+        (yield from _waiting(retries_key(key, name), False)),
     )  # fmt: skip
+
+
+def _waiting(key: bytes, entries: bool) -> Generator[Any, Any, Waiting]:
+    """Yield the commands for what waits in a sorted set; entries: delayed entries, which have the time of `add`."""
+    replies = yield [[b"MULTI"], [b"ZCOUNT", key, *WAITING], waiting_command(key, 1), [b"EXEC"]]
+    if _error_among(replies) is not None:
+        return Waiting(None)
+    number, reply = replies[-1]
+    if not number:
+        return Waiting(0)
+    if entries:
+        (one,) = delayed_of(reply)
+        return Waiting(number, one.due.timestamp(), one.since.timestamp())
+    return Waiting(number, retries_of(reply)[0].due.timestamp())
 
 
 def _is_rillet(server: str) -> bool:
@@ -294,4 +329,4 @@ def _memory(key: bytes, server: str) -> Generator[Any, Any, StreamMemory]:
     return StreamMemory(reply, note=f"{server} reports the total only, estimated from a sample of nodes (MEMORY USAGE)")
 
 
-__all__ = ["GroupStats", "StoreStats", "StreamMemory", "StreamStats", "plain", "survey"]
+__all__ = ["GroupStats", "StoreStats", "StreamMemory", "StreamStats", "Waiting", "plain", "survey"]

@@ -8,16 +8,32 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from rillet.errors import CommandError, InvalidEntry, WrongType
+from rillet.errors import CommandError, ExecAbort, InvalidEntry, NoPerm, WrongType
 from rillet.real_time import monotonic
 from rillet.store.aio.message import AsyncMessage, new_messages, old_messages
 from rillet.store.arguments.argument_checks import flag, integer_of
 from rillet.store.arguments.durations import Seconds, milliseconds_in
 from rillet.store.arguments.encoding import decode, encode, encode_name
 from rillet.store.arguments.slots import by_slot
+from rillet.store.atomic_steps import STEP_SIZE, claim, collect, deliver_due, due_retries
 from rillet.store.dead_letters import letter
-from rillet.store.delivery import CURRENT, LOGGER, PAGE, Command, Commands, DeliveryOptions, End, Result, _units
+from rillet.store.delays import Delays
+from rillet.store.delivery import (
+    CURRENT,
+    LOGGER,
+    PAGE,
+    Collection,
+    Command,
+    Commands,
+    DeliveryOptions,
+    End,
+    Loop,
+    Result,
+    _units,
+)
 from rillet.store.entry import T, stream_part, stream_parts
+from rillet.store.helper_keys import retries_key
+from rillet.store.leases import Leases
 from rillet.store.prefetch import Prefetched, Search, still_pending
 from rillet.store.retries import PATIENCE
 from rillet.store.typed.forms import InvalidField
@@ -58,52 +74,140 @@ async def run_step(store: AsyncStore, command: Any, patience: float = PATIENCE) 
     return await store.run(command, patience)
 
 
-def delivery(consumers: Sequence[AsyncConsumer[Any]], options: DeliveryOptions, end: End,
-             prefetched: Prefetched) -> Steps[None]:  # fmt: skip
+def delivery(consumers: Sequence[AsyncConsumer[Any]], options: DeliveryOptions, end: End, prefetched: Prefetched,
+             leases: Leases) -> Steps[None]:  # fmt: skip
     """Yield the commands of a consumer in order, receive their replies with send(), and yield tuples of messages.
 
     It also yields each InvalidEntry that the iterator must raise.
     consumers: the consumer in the group of each stream; several are read by one command.
     """
+    delays = Delays([consumer.group for consumer in consumers])
+    loop = Loop(options, end, prefetched, leases)
+    late: list[AsyncConsumer[Any]] = []
+    if not end.requested():
+        late = yield from _look(consumers, delays)
     for consumer in consumers:
-        yield from _own(consumer, options, end, prefetched)
+        yield from _own(consumer, loop)
     search = options.search(len(consumers))
+    silent = Collection(options)
     pace = options.pace()
     empty = True
     while not end.requested():
         searched, stale = search.due(empty), False
+        if late or delays.due(empty and options.stop_when_empty):
+            late = yield from _look(consumers, delays)
+            for consumer in late:
+                stale = (yield from _retried(consumer, loop)) or stale
+            late = []
+        if silent.due():
+            yield from _collected(consumers, loop)
         if searched:
-            stale = yield from _stale(consumers, search, options, end, prefetched)
+            stale = (yield from _stale(consumers, search, loop)) or stale
             if end.requested():
                 return
         yield from prefetched.count_handed()
         fresh: list[AsyncMessage[Any]] = []
-        for argv in read_commands(consumers, pace.size, end.block() if searched and not stale else None):
+        block = end.block() if searched and not stale else None
+        for argv in read_commands(consumers, pace.size, None if block is None else delays.limit(block)):
             fresh += new_messages_of((yield argv), consumers)
         empty = not fresh
         if fresh:
             pace.began()
             yield from prefetched.fill(fresh, options.batch or 1)
-            yield from _hand_out(prefetched, consumers[0].key, options, end)
+            yield from _hand_out(consumers[0].key, loop)
             pace.handled(len(fresh))
         elif searched and not stale:
             if end.expired() or (options.stop_when_empty and search.complete):
                 return
 
 
-def _own(consumer: AsyncConsumer[Any], options: DeliveryOptions, end: End, prefetched: Prefetched) -> Steps[None]:
+def _look(consumers: Sequence[AsyncConsumer[Any]], delays: Delays) -> Commands[list[AsyncConsumer[Any]]]:
+    """Move the entries that are due to their streams; return the consumers in whose group a retry is due."""
+    late = []
+    delays.began()
+    for place, consumer in enumerate(consumers):
+        try:
+            replies = yield delays.command(place)
+        except (NoPerm, ExecAbort):
+            delays.forbidden = True
+            return []
+        due, retry = delays.saw(place, *replies[-1])
+        while due:
+            due = (yield deliver_due(consumer.group.stream.key)) == STEP_SIZE
+        if retry:
+            late.append(consumer)
+    return late
+
+
+def _collected(consumers: Sequence[AsyncConsumer[Any]], loop: Loop) -> Steps[None]:
+    """Collect silent consumers, and hand out their messages."""
+    assert loop.options.collect is not None
+    idle_ms = int(milliseconds_in(loop.options.collect))
+    for consumer in consumers:
+        more, moved = True, False
+        while more:
+            more, *found = yield collect(consumer.group, idle_ms, consumer.key)
+            moved = moved or any(found[1::3])
+        start = b"-"
+        while moved and not loop.end.requested():
+            page = yield consumer.group.pending_command(PAGE, consumer.key, loop.options.collect, start, "+")
+            rows = yield from _without_retry(consumer, page)
+            yield from _claimed(consumer, rows, idle_ms, loop)
+            if len(page) < PAGE:
+                break
+            start = b"(" + page[-1][0]
+
+
+def _retried(consumer: AsyncConsumer[Any], loop: Loop) -> Steps[bool]:
+    """Hand out messages whose retry is due; return whether there may be more of them."""
+    rows = yield due_retries(consumer.group)
+    yield from _claimed(consumer, rows, -1, loop)
+    return len(rows) == STEP_SIZE
+
+
+def _claimed(consumer: AsyncConsumer[Any], rows: Sequence[Any], least: int, loop: Loop) -> Steps[bool]:
+    """Claim and hand out the messages of a pending list that were idle for so many ms; return whether there were any.
+
+    least: -1 for messages whose retry is due.
+    """
+    found = False
+    for some in _units(rows, loop.options):
+        if loop.end.requested():
+            break
+        idle_ms = least if least < 0 else max(least, min(int(row[2]) for row in some))
+        messages = yield from _taken(consumer, some, idle_ms, loop.options)
+        yield from loop.prefetched.fill(messages, len(messages))
+        # An invalid message stays pending, so it may be the result of every search: it does not count.
+        found = (yield from _hand_out(consumer.key, loop)) or found
+    return found
+
+
+def _without_retry(consumer: AsyncConsumer[Any], rows: Sequence[Any]) -> Commands[Sequence[Any]]:
+    """Return the rows of a pending list except messages that wait for their retry."""
+    group = consumer.group
+    if not group.has_retries or not rows:
+        return rows
+    times = yield [b"ZMSCORE", retries_key(group.stream.key, group.key), *[row[0] for row in rows]]
+    return [row for row, time in zip(rows, times, strict=True) if time is None]
+
+
+def _own(consumer: AsyncConsumer[Any], loop: Loop) -> Steps[None]:
     """Hand out the messages that are pending for the consumer from before."""
+    options, end = loop.options, loop.end
     start = b"-"
     repeated = False
     while not end.requested():
-        rows = yield consumer.group.pending_command(PAGE, consumer.key, 0.0, start, "+")
-        if not rows:
+        page = yield consumer.group.pending_command(PAGE, consumer.key, 0.0, start, "+")
+        if not page:
             return
         current = monotonic() + CURRENT
+        rows = yield from _without_retry(consumer, page)
+        if not rows:
+            start = b"(" + page[-1][0]
         for some in _units(rows, options):
             messages = yield from _taken(consumer, some, min(int(row[2]) for row in some), options)
-            yield from prefetched.fill(messages, len(messages))
-            yield from _hand_out(prefetched, consumer.key, options, end)
+            yield from loop.prefetched.fill(messages, len(messages))
+            yield from _hand_out(consumer.key, loop)
             # One that was refused belongs to another consumer, or the server's clock was set back: list it again.
             repeated = not messages and not repeated
             if repeated:
@@ -113,12 +217,11 @@ def _own(consumer: AsyncConsumer[Any], options: DeliveryOptions, end: End, prefe
                 break
 
 
-def _stale(consumers: Sequence[AsyncConsumer[Any]], search: Search, options: DeliveryOptions, end: End,
-           prefetched: Prefetched) -> Steps[bool]:  # fmt: skip
+def _stale(consumers: Sequence[AsyncConsumer[Any]], search: Search, loop: Loop) -> Steps[bool]:
     """Hand out messages that were pending for claim_idle seconds; return whether there may be more of them."""
-    if options.claim_idle is None:
+    claim_idle = loop.options.claim_idle
+    if claim_idle is None:
         return False
-    claim_idle = options.claim_idle
     least = int(milliseconds_in(claim_idle))
     found = False
     took = 0.0
@@ -128,13 +231,10 @@ def _stale(consumers: Sequence[AsyncConsumer[Any]], search: Search, options: Del
         took += monotonic() - began
         # The pending list may be longer than one reply: the next search continues behind it.
         search.starts[place] = b"(" + rows[-1][0] if len(rows) >= PAGE else b"-"
-        for some in _units(rows, options):
-            if end.requested():
-                return found
-            messages = yield from _taken(consumer, some, max(least, min(int(row[2]) for row in some)), options)
-            yield from prefetched.fill(messages, len(messages))
-            # An invalid message stays pending, so it may be the result of every search: it does not count.
-            found = (yield from _hand_out(prefetched, consumer.key, options, end)) or found
+        rows = yield from _without_retry(consumer, rows)
+        found = (yield from _claimed(consumer, rows, least, loop)) or found
+        if loop.end.requested():
+            return found
     search.took(took)
     return found or not search.complete
 
@@ -150,17 +250,16 @@ def _taken(
     group, limit = consumer.group, options.max_deliveries
     before = {row[0]: int(row[3]) for row in rows}
     failed = [raw_id for raw_id, count in before.items() if limit is not None and count >= limit]
-    claim = [b"XCLAIM", group.stream.key, group.key, consumer.key, b"%d" % idle_ms]
     for raw_id in failed:
         count = before.pop(raw_id)
-        reply = yield [*claim, raw_id, b"RETRYCOUNT", b"%d" % count]
-        for message in old_messages(reply, group):
+        reply = yield _claim(consumer, idle_ms, [raw_id], count)
+        for message in old_messages(reply, consumer):
             message.deliveries = count
             yield from _discard(message, options)
     if not before:
         return []
-    reply = yield [*claim, *before]
-    messages = old_messages(reply, group)
+    reply = yield _claim(consumer, idle_ms, list(before))
+    messages = old_messages(reply, consumer)
     for message in messages:
         message.deliveries = before.pop(message.raw_id) + 1
     if None in reply:
@@ -168,6 +267,16 @@ def _taken(
             if not (yield [b"XRANGE", group.stream.key, raw_id, raw_id]):
                 yield [b"XACK", group.stream.key, group.key, raw_id]
     return messages
+
+
+def _claim(consumer: AsyncConsumer[Any], idle_ms: int, ids: Sequence[bytes],
+           deliveries: int | None = None) -> list[bytes]:  # fmt: skip
+    """Return the command that claims messages, except those whose retry is not due; -1 ms: only those that are due."""
+    group = consumer.group
+    if group.has_retries:
+        return claim(group, consumer.key, idle_ms, ids, deliveries)
+    count = [] if deliveries is None else [b"RETRYCOUNT", b"%d" % deliveries]
+    return [b"XCLAIM", group.stream.key, group.key, consumer.key, b"%d" % idle_ms, *ids, *count]
 
 
 def _discard(message: AsyncMessage[Any], options: DeliveryOptions) -> Commands[None]:
@@ -209,9 +318,9 @@ def read_options(
 def new_messages_of(reply: Any, consumers: Sequence[AsyncConsumer[T]]) -> list[AsyncMessage[T]]:
     """Return the messages of an XREADGROUP reply with several streams."""
     if len(consumers) == 1:
-        return new_messages(stream_part(reply), consumers[0].group)
-    groups = {consumer.group.stream.key: consumer.group for consumer in consumers}
-    return [message for key, part in stream_parts(reply) for message in new_messages(part, groups[key])]
+        return new_messages(stream_part(reply), consumers[0])
+    by_key = {consumer.group.stream.key: consumer for consumer in consumers}
+    return [message for key, part in stream_parts(reply) for message in new_messages(part, by_key[key])]
 
 
 def counted(consumer: AsyncConsumer[Any], messages: list[AsyncMessage[T]]) -> Commands[list[AsyncMessage[T]]]:
@@ -308,11 +417,12 @@ def dead_letter(key: bytes, message: AsyncMessage[Any]) -> list[bytes]:
     return letter(key, message.flat, group.stream.key, group.key, message.raw_id, message.deliveries)
 
 
-def _hand_out(prefetched: Prefetched, consumer: bytes, options: DeliveryOptions, end: End) -> Steps[bool]:
+def _hand_out(consumer: bytes, loop: Loop) -> Steps[bool]:
     """Yield messages one at a time or in batches, and the errors of invalid ones; return whether it yielded any.
 
     It ends at `stop`. An invalid message is handled when its turn comes.
     """
+    options, end, prefetched, leases = loop.options, loop.end, loop.prefetched, loop.leases
     size = options.batch or 1
     handed = False
     typed = any(message.group.stream.form is not None for message in prefetched.messages)
@@ -325,7 +435,9 @@ def _hand_out(prefetched: Prefetched, consumer: bytes, options: DeliveryOptions,
             place = next(place for place, message in enumerate(some) if message is problem.entry)
             prefetched.put_back(some[place + 1 :])
         if valid:
+            leases.began(valid)
             yield tuple(valid)
+            yield from leases.ended()
         if problem is not None:
             yield from prefetched.give_back()  # the worker may end
             yield problem

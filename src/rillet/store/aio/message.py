@@ -5,14 +5,20 @@ Made from store/message.py by `python -m tools.make_aio`; edit that file, then r
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from rillet.errors import InvalidValue
-from rillet.store.arguments.policies import RefPolicy
+from rillet.errors import InvalidValue, LeaseLost
+from rillet.store.arguments.durations import Seconds, seconds_in
+from rillet.store.arguments.encoding import decode
+from rillet.store.arguments.policies import RefPolicy, policy_arguments
+from rillet.store.atomic_steps import lease
+from rillet.store.delays import due_time
 from rillet.store.entry import Entry, T
 
 if TYPE_CHECKING:
-    from rillet.store.aio.group import AsyncGroup
+    from rillet.store.aio.group import AsyncConsumer, AsyncGroup
     from rillet.store.aio.stream import AsyncStream
 
 
@@ -23,17 +29,19 @@ class AsyncMessage(Entry[T]):
     between the delivery before and this one; 0 for a new message; None unless `read(claim_idle=...)` returned it.
     """
 
-    __slots__ = ("deliveries", "group", "idle_ms", "settled")
+    __slots__ = ("consumer", "deliveries", "fenced", "group", "idle_ms", "settled")
 
     def __init__(self, raw_id: bytes, flat: list[bytes], group: AsyncGroup[T], idle_ms: int | None = None,
-                 deliveries: int = 1) -> None:  # fmt: skip
+                 deliveries: int = 1, consumer: bytes = b"") -> None:  # fmt: skip
         self.raw_id = raw_id
         self.flat = flat
         self._id = self._text = None
         self.group = group
         self.idle_ms = idle_ms
         self.deliveries = deliveries
-        self.settled = False  # whether an acknowledgement or a release was sent
+        self.consumer = consumer  # the name of the consumer that received it
+        self.settled = False  # whether an acknowledgement, a release or a retry was sent
+        self.fenced = False  # whether an acknowledgement checks that the message still belongs to the consumer
 
     def _untyped(self) -> Any:
         if self.group.stream.form is None:
@@ -47,38 +55,88 @@ class AsyncMessage(Entry[T]):
         return self.group.stream
 
     async def ack(self, *, delete: RefPolicy | None = None) -> bool:
-        """Acknowledge the message (see AsyncGroup.ack); return False if it was acknowledged before."""
+        """Acknowledge the message (see AsyncGroup.ack); return False if it was acknowledged before.
+
+        With messages(heartbeat=True), and after `extend`: LeaseLost if it no longer belongs to the consumer.
+        """
         self.settled = True
         group = self.group
+        if self.fenced:
+            await self._lease(b"ack", b"".join(policy_arguments(delete, "delete")))
+            return True
         if delete is not None:  # otherwise one XACK: Group.ack, for any IDs, would cost a loop a tenth of its rate
             return await group.ack(self.raw_id, delete=delete) == 1
         acknowledged: int = await group.store.run([b"XACK", group.stream.key, group.key, self.raw_id])
         return acknowledged == 1
 
     async def nack(self, mode: str = "fail", *, deliveries: int | None = None) -> bool:
-        """Release the message (see AsyncGroup.nack); return False if it is no longer pending."""
+        """Release the message (see Group.nack); return False if it is no longer pending. LeaseLost as for `ack`."""
+        if self.fenced:
+            await self._lease(b"renew", b"")
         self.settled = True
         return await self.group.nack(self.raw_id, mode=mode, deliveries=deliveries) == 1
 
+    async def retry(self, delay: Seconds | None = None, *, at: datetime | None = None) -> None:
+        """Give the message back, to be delivered again after `delay` seconds or at a time (rillet.store.delays).
 
-def new_messages(reply: Any, group: AsyncGroup[T]) -> list[AsyncMessage[T]]:
+        It stays pending. Any consumer of the group receives it then, and it counts as delivered once more. The clock is
+        the store's. LeaseLost if the message no longer belongs to the consumer.
+        """
+        kind, ms = due_time(delay, at)
+        await self._lease(kind, ms)
+        self.settled = True
+
+    async def extend(self, seconds: Seconds) -> None:
+        """Keep the message for that many seconds from now: no consumer of rillet claims it before.
+
+        LeaseLost if it no longer belongs to the consumer; then another one may have it. A later `ack` raises it, too.
+        """
+        kind, ms = due_time(seconds_in(seconds, "seconds"), None)
+        self.fenced = True
+        await self._lease(kind, ms)
+
+    async def _lease(self, action: bytes, detail: int | bytes) -> None:
+        """Acknowledge or hold the message if it still belongs to the consumer; else raise LeaseLost."""
+        group = self.group
+        if isinstance(detail, int):
+            group.has_retries = True
+        if await group.store.run(lease(group, self.consumer, action, [self], detail)):
+            raise lost_leases([self])
+
+
+def lost_leases(messages: Sequence[AsyncMessage[Any]]) -> LeaseLost:
+    """Return the error for messages that no longer belong to their consumer."""
+    first, *others = messages
+    group = first.group
+    also = f" and {len(others)} more" if others else ""
+    return LeaseLost(
+        f"message {first.id}{also} of {group.stream.name!r} no longer belongs to the consumer "
+        f"{decode(first.consumer)!r} of the group {group.name!r}: another consumer claimed it, or it was acknowledged. "
+        "Give handlers more time with claim_idle, messages(heartbeat=True) or message.extend()",
+        [message.id for message in messages],
+    )
+
+
+def new_messages(reply: Any, consumer: AsyncConsumer[T]) -> list[AsyncMessage[T]]:
     """Return the messages of the part of an XREADGROUP reply (`>`) that belongs to one stream.
 
     With CLAIM, an entry has two more elements: its idle time, and the number of its deliveries before this one.
     """
     found = []
+    group, key = consumer.group, consumer.key
     for raw_id, flat, *claimed in reply or ():
         idle_ms, before = claimed or (0, 0)
-        found.append(AsyncMessage(raw_id, flat or [], group, int(idle_ms), int(before) + 1))
+        found.append(AsyncMessage(raw_id, flat or [], group, int(idle_ms), int(before) + 1, key))
     return found
 
 
-def old_messages(reply: Any, group: AsyncGroup[T]) -> list[AsyncMessage[T]]:
+def old_messages(reply: Any, consumer: AsyncConsumer[T]) -> list[AsyncMessage[T]]:
     """Return the messages of a reply with pending entries, without their number of deliveries.
 
     A message whose entry was deleted has no fields. Servers before Redis 7 have null in its place in claims.
     """
-    return [AsyncMessage(one[0], one[1] or [], group) for one in reply or () if one is not None]
+    group, key = consumer.group, consumer.key
+    return [AsyncMessage(one[0], one[1] or [], group, consumer=key) for one in reply or () if one is not None]
 
 
-__all__ = ["AsyncMessage", "new_messages", "old_messages"]
+__all__ = ["AsyncMessage", "lost_leases", "new_messages", "old_messages"]

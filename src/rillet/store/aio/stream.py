@@ -6,6 +6,7 @@ Made from store/stream.py by `python -m tools.make_aio`; edit that file, then ru
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
@@ -23,8 +24,11 @@ from rillet.store.arguments.policies import (
     trim_arguments,
 )
 from rillet.store.arguments.positions import Position, encode_after, encode_new_id, encode_position, exact_id
+from rillet.store.atomic_steps import MOST_WORDS, STEP_SIZE, add_delayed, deliver_due
+from rillet.store.delays import WAITING, DelayedEntry, delayed_of, due_time, moment, waiting_command
 from rillet.store.delivery import DeliveryOptions, End, Stop
 from rillet.store.entry import Entry, T, entries_of, named, stream_part
+from rillet.store.helper_keys import delayed_key
 from rillet.store.info_records import GroupInfo, groups_of
 from rillet.store.stream import _NEW, BATCH, BOUNDS, Stream, _is_pair, _next_of
 from rillet.store.typed.forms import Form, OnInvalid, append_value, typed_entries
@@ -69,10 +73,19 @@ class AsyncStream(Generic[T]):
                   ref_policy: RefPolicy | None = None, idmp: tuple[Value, Value] | None = None,
                   idmpauto: Value | None = None) -> StreamID | None: ...  # fmt: skip
 
+    @overload
+    async def add(self, fields: T, *, delay: Seconds, maxlen: int | None = None, minid: Position | None = None,
+                  approximate: bool = True, limit: int | None = None) -> datetime: ...  # fmt: skip
+
+    @overload
+    async def add(self, fields: T, *, at: datetime, maxlen: int | None = None, minid: Position | None = None,
+                  approximate: bool = True, limit: int | None = None) -> datetime: ...  # fmt: skip
+
     async def add(self, fields: T, id: Position = _NEW, *, maxlen: int | None = None, minid: Position | None = None,
                   approximate: bool = True, limit: int | None = None, create: bool = True,
                   ref_policy: RefPolicy | None = None, idmp: tuple[Value, Value] | None = None,
-                  idmpauto: Value | None = None) -> StreamID | None:  # fmt: skip
+                  idmpauto: Value | None = None, delay: Seconds | None = None,
+                  at: datetime | None = None) -> StreamID | datetime | None:  # fmt: skip
         """Append an entry and return its ID (XADD); None if create is False and the key does not exist. O(fields)
 
         maxlen or minid trims the stream afterwards, only whole nodes unless approximate is False, and at most `limit`
@@ -80,7 +93,19 @@ class AsyncStream(Generic[T]):
         idmp=(producer, message ID): if this producer added that message ID before, add nothing and return the ID of the
         earlier entry, so that a producer may repeat a call; idmpauto=producer computes the message ID from the fields
         (Redis 8.6). A stream stores 100 message IDs per producer for 100 seconds, unless configure_idmp changes this.
+        delay, at: append the entry so many seconds later, or at a time, by the clock of the store; return that time.
+        The entry waits in a sorted set until a consumer's messages() or `deliver_due` moves it (rillet.store.delays).
+        It gets its ID then, and id, create, ref_policy, idmp and idmpauto cannot be chosen. O(log n + fields)
         """
+        if delay is not None or at is not None:
+            if id is not _NEW or create is not True or (ref_policy, idmp, idmpauto) != (None, None, None):
+                raise ValueError("id, create, ref_policy, idmp and idmpauto cannot be combined with delay and at: the "
+                                 "entry is added later")  # fmt: skip
+            words = [*add_arguments(True, None, maxlen, minid, approximate, limit), b"*"]
+            self._append(words, fields)
+            if len(words) > MOST_WORDS:
+                raise ValueError(f"an entry with delay or at has at most {MOST_WORDS // 2 - 5} fields")
+            return moment(int(await self.store.run(add_delayed(self.key, *due_time(delay, at), words))))
         argv = [b"XADD", self.key]
         trims = maxlen is not None or minid is not None or limit is not None
         if trims or create is not True or approximate is not True or ref_policy is not None:
@@ -88,11 +113,32 @@ class AsyncStream(Generic[T]):
         if idmp is not None or idmpauto is not None:
             argv += producer_arguments(idmp, idmpauto)
         argv.append(b"*" if id is _NEW else encode_new_id(id))
+        self._append(argv, fields)
+        return await self.store.id_of(argv)
+
+    def _append(self, argv: list[bytes], fields: T) -> None:
+        """Append the fields of an entry to a command."""
         if self.form is None:
             append_fields(argv, fields)
         else:
             append_value(argv, fields, self.form, self.name)
-        return await self.store.id_of(argv)
+
+    async def delayed(self, count: int = 100) -> list[DelayedEntry]:
+        """Return up to `count` entries that wait until they are due, the next one first. O(log n + count)"""
+        return delayed_of(await self.store.run(waiting_command(delayed_key(self.key), count)))
+
+    async def delayed_count(self) -> int:
+        """Return how many entries wait until they are due. O(log n)"""
+        return int(await self.store.run([b"ZCOUNT", delayed_key(self.key), *WAITING]))
+
+    async def deliver_due(self) -> int:
+        """Append the delayed entries that are due, and return how many; messages() of any consumer does it, too."""
+        delivered = 0
+        while True:
+            some = int(await self.store.run(deliver_due(self.key)))
+            delivered += some
+            if some < STEP_SIZE:
+                return delivered
 
     @overload
     async def add_many(self, entries: Iterable[T | tuple[Position, T]], *, batch: int = BATCH,

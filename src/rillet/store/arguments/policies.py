@@ -10,12 +10,13 @@ A group refers to an entry while the entry is pending in the group. A policy (Re
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 from rillet.store.arguments.argument_checks import encoded, flag, integer_of
 from rillet.store.arguments.encoding import Value
 from rillet.store.arguments.positions import Position, encode_minid
 
+Item = TypeVar("Item")
 RefPolicy: TypeAlias = Literal["KEEPREF", "DELREF", "ACKED"]
 _POLICIES = {"KEEPREF": b"KEEPREF", "DELREF": b"DELREF", "ACKED": b"ACKED"}
 
@@ -82,7 +83,7 @@ def message_ids_of(idmp: tuple[Value, Iterable[Value]]) -> Iterator[Value]:
     return iter(idmp[1])
 
 
-def chunks(ids: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
-    """Yield a list of IDs in parts that one command may have."""
+def chunks(ids: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    """Yield a list of IDs, or of messages, in parts that one command may have."""
     for start in range(0, len(ids), IDS_PER_COMMAND):
         yield ids[start : start + IDS_PER_COMMAND]

@@ -120,8 +120,10 @@ export default function GroupsView({ place, values, overview }) {
         { name: "Read", right: true, of: (one) => one.entries_read, cell: (one) => (one.entries_read === null ? html`<span class="muted" title="The server does not know how many entries the group has read">–</span>` : number(one.entries_read)) },
         { name: "Pending", right: true, of: (one) => one.pending, cell: (one) => number(one.pending) },
         { name: "Oldest", right: true, of: (one) => one.oldest_ms, cell: (one) => html`<span class=${one.oldest_ms > 36e5 ? "badge bad" : one.oldest_ms > STUCK ? "badge warn" : ""}>${duration(one.oldest_ms)}</span>` },
+        { name: "Retries", right: true, of: (one) => one.retries.number, cell: (one) => (one.retries.number ? html`<span title=${`The next one is due ${moment(one.retries.next_due * 1000)}`}>${number(one.retries.number)}</span>` : "–") },
         { name: "Most deliveries", right: true, of: (one) => one.deliveries, cell: (one) => one.deliveries ?? "–" },
         { name: "Consumers", right: true, of: (one) => one.consumers.length, cell: (one) => { const stuck = one.consumers.filter(isStuck).length; return html`${one.consumers.length}${stuck ? html` <span class="badge bad">${stuck} stuck</span>` : ""}`; } }]} />
+      ${data.delayed && data.delayed.number ? html`<p class="note small">${number(data.delayed.number)} delayed entries wait. The next one is due ${moment(data.delayed.next_due * 1000)}, and was added ${moment(data.delayed.next_since * 1000)}.</p>` : null}
       ${group && group.lag_note ? html`<p class="note small">Lag of <b><${Name} text=${group.name} /></b>: ${group.lag_note}.</p>` : null}<//>` : null}
     ${group ? html`
       <${Card} title=${html`Consumers of <${Name} text=${group.name} />`} id="h-consumers" className="s7" tools=${html`<button type="button" onClick=${() => setAction(["move"])}>Move the group</button>`}>
