@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 import rillet
-
 from tests.commands.ends import NOW, Bench
 
 pytestmark = pytest.mark.both

@@ -21,7 +21,7 @@ from collections import deque
 from typing import Any
 
 from rillet.client.address import Address
-from rillet.client.connection import ONE_CALL, tls_context
+from rillet.client.connection import ONE_CALL, certificate_advice, tls_context
 from rillet.client.errors import ConnectionLost, ConnectorError, TimedOut
 from rillet.client.loop_timers import LoopTimer, call_later, sleep
 from rillet.client.protocol import ClientProtocol
@@ -271,7 +271,7 @@ async def connected(address: Address, loop: asyncio.AbstractEventLoop, timeout: 
         except ssl.SSLCertVerificationError as error:
             raise ConnectorError(
                 f"rillet: the certificate of {address} is not accepted: {error.verify_message} "
-                "(set caFile to the certificate of the authority)"
+                f"({certificate_advice(error)})"
             ) from error
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):

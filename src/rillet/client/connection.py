@@ -38,6 +38,8 @@ RECEIVE = 1 << 18  # maximum bytes per system call; larger calls are not faster
 _ONE_REPLY = 1 << 12  # for the reply to one command, most often; allocated in a tenth of a larger buffer's time
 _REPLY = 1 << 16  # for replies that are parsed: a larger buffer would be allocated anew for each reply
 _KERNEL_TIMEOUTS = sys.platform in ("linux", "darwin")
+_OTHER_HOST = (62, 64)  # OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH
+_OTHER_TIME = (9, 10)  # X509_V_ERR_CERT_NOT_YET_VALID, X509_V_ERR_CERT_HAS_EXPIRED
 _BLOCKED = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 # select() fails for file descriptors above 1023; Windows has no poll().
@@ -70,6 +72,15 @@ def tls_context(tls: Tls) -> ssl.SSLContext:
             files = " with keyFile ".join(filter(None, (tls.cert_file, tls.key_file)))
             raise ConnectorError(f"rillet: certFile {files} cannot be used: {error}") from error
     return context
+
+
+def certificate_advice(error: ssl.SSLCertVerificationError) -> str:
+    """Return the remedy for a certificate that was rejected."""
+    if error.verify_code in _OTHER_HOST:
+        return "connect to a name or an address that the certificate names"
+    if error.verify_code in _OTHER_TIME:
+        return "renew the certificate, or set the clock of this machine"
+    return "set caFile to the certificate of the authority"
 
 
 def _host(name: str) -> Any:
@@ -167,7 +178,7 @@ class Connection:
             connected.close()
             raise ConnectorError(
                 f"rillet: the certificate of {self.address} is not accepted: {error.verify_message} "
-                "(set caFile to the certificate of the authority)"
+                f"({certificate_advice(error)})"
             ) from error
         except ssl.SSLError as error:
             connected.close()

@@ -133,6 +133,7 @@ class Servers:
         self._lost: set[NodeAddress] = set()
         self._left_out: dict[NodeAddress, float] = {}  # replica that did not answer -> the time of its next use
         self._replicas_of_one: tuple[NodeAddress, ...] | None = None
+        self._left_out_names: set[bytes] = set()  # of streams, which a warning has named
 
     def __str__(self) -> str:
         """Return the server's or cluster's name for messages."""
@@ -515,7 +516,8 @@ class Servers:
     def scan(self, pattern: str | bytes) -> list[bytes]:
         """Return the keys of all streams that match a glob, sorted; O(keys of all nodes).
 
-        All nodes are scanned twice if slots are being moved, so a key that moves during the scan is found.
+        Names that are not UTF-8 are left out, with a warning: Spark cannot represent them, and they may be of another
+        program. All nodes are scanned twice if slots are being moved, so a key that moves during the scan is found.
         """
         glob = pattern.encode() if isinstance(pattern, str) else pattern
         names: set[bytes] = set()
@@ -525,14 +527,15 @@ class Servers:
         if self._seeds and ("[" in "".join(before) or self.slot_texts() != before):
             for connection in self.masters():
                 names.update(self._scan(connection, glob))
-        wrong = [name for name in sorted(names) if not _is_text(name)]
-        if wrong:
-            shown = ", ".join(repr(name)[1:] for name in wrong[:5]) + (", ..." if len(wrong) > 5 else "")
-            raise ConnectorError(
-                f"rillet: streams at {self} have names that are not UTF-8, which Spark cannot represent: {shown} "
-                "(set a narrower streamPattern that excludes them)"
-            )
-        return sorted(names)
+        wrong = {name for name in names if not _is_text(name)}
+        if wrong - self._left_out_names:
+            self._left_out_names |= wrong
+            shown = ", ".join(repr(name)[1:] for name in sorted(wrong)[:5]) + (", ..." if len(wrong) > 5 else "")
+            LOGGER.warning(
+                "rillet: streams at %s have names that are not UTF-8, which Spark cannot represent, and are not read: "
+                "%s (a narrower pattern excludes them)", self, shown,
+            )  # fmt: skip
+        return sorted(names - wrong)
 
     def slot_texts(self) -> list[str]:
         """Return for each master the text of its slots; a slot that is being moved is in brackets."""

@@ -26,6 +26,7 @@ from rillet.errors import RilletError
 from rillet.spark.errors import reason
 from rillet.spark.pipelines.cli_arguments import source_options
 from rillet.spark.pipelines.group_info import checked_options
+from rillet.spark.pipelines.jvm_errors import without_broken_pipes
 from rillet.store.display.progress import ProgressBar
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def _has_own_log(options: argparse.Namespace) -> bool:
 
 @contextmanager
 def _quiet(options: argparse.Namespace, conf: dict[str, str]) -> Iterator[None]:
-    """Limit the log of a JVM that starts inside this context manager to errors."""
+    """Limit the log of a JVM that starts inside this context manager to errors, and its stderr to what matters."""
     warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # py4j logs an error for every Ctrl-C
     if _has_own_log(options):
@@ -133,7 +134,8 @@ def _quiet(options: argparse.Namespace, conf: dict[str, str]) -> Iterator[None]:
         file.write(_LOG)
         file.flush()
         conf[JAVA_OPTIONS] = f"-Dlog4j2.configurationFile={file.name}"
-        yield
+        with without_broken_pipes():
+            yield
 
 
 _LOG = """\
