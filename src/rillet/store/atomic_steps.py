@@ -2,7 +2,7 @@
 
     add_delayed       an entry that is added to the stream later             deliver_due    the move of what is due
     hold              a retry, or a longer lease, of messages                due_retries    the retries that are due
-    renew, ack        if the messages still belong to the consumer           claim          except messages on hold
+    renew, ack, keep  if the messages still belong to the consumer           claim          except messages on hold
     collect           hands the messages of silent consumers on, and deletes these consumers
     delete_consumer   only without messages, or after handing them on
 
@@ -96,6 +96,24 @@ for i = 5, #ARGV do
   end
 end
 return claimed
+"""
+# KEYS: stream, retries. ARGV: group, consumer, deliveries, the number of options of XCLAIM, these, IDs. Returns the IDs
+# of messages that still belong to the consumer, and are not on hold.
+_KEEP = _NOW + b"""
+local kept, words, options = {}, {'XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, ''}, tonumber(ARGV[4])
+for i = 1, options do words[6 + i] = ARGV[4 + i] end
+words[7 + options] = 'JUSTID'
+for i = 5 + options, #ARGV do
+  local id = ARGV[i]
+  local row = redis.call('XPENDING', KEYS[1], ARGV[1], id, id, 1, ARGV[2])[1]
+  local due = tonumber(redis.call('ZSCORE', KEYS[2], id) or nil)
+  if row and row[4] == tonumber(ARGV[3]) and not (due and due > now) then
+    words[6] = id
+    redis.call(unpack(words))
+    kept[#kept + 1] = id
+  end
+end
+return kept
 """
 # KEYS: stream, retries. ARGV: group, consumer, 'renew', 'ack', 'at' or 'in', milliseconds or for 'ack' a policy, then
 # IDs with their deliveries. Returns the IDs that no longer belong to the consumer.
@@ -218,6 +236,16 @@ def claim(group: GroupLike, consumer: bytes, idle_ms: int, ids: Sequence[bytes],
     return _eval(_CLAIM, _keys(group), group.key, consumer, b"%d" % idle_ms, number, *ids)
 
 
+def keep(group: GroupLike, consumer: bytes, deliveries: int, options: Sequence[bytes],
+         ids: Sequence[bytes]) -> list[bytes]:  # fmt: skip
+    """Return the command that renews those messages that still belong to a consumer, with options of XCLAIM.
+
+    Its reply has the IDs of these messages; deliveries: their number in the group.
+    """
+    number = b"%d" % len(options)
+    return _eval(_KEEP, _keys(group), group.key, consumer, b"%d" % deliveries, number, *options, *ids)
+
+
 def lease(group: GroupLike, consumer: bytes, action: bytes, messages: Sequence[Any],
           detail: int | bytes = b"") -> list[bytes]:  # fmt: skip
     """Return the command that renews (b"renew"), acknowledges (b"ack") or holds (b"at", b"in") messages of a consumer.
@@ -249,5 +277,6 @@ __all__ = [
     "delete_consumer",
     "deliver_due",
     "due_retries",
+    "keep",
     "lease",
 ]  # fmt: skip

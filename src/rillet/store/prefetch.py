@@ -13,7 +13,8 @@ while its handlers take less than `claim_idle`, and a worker that died or hangs 
 
 **The check.** XPENDING lists the messages that still belong to the loop, and XCLAIM renews those whose idle time has
 not become smaller since: if another consumer claims one in between, the server leaves it alone, and it is not handed
-out here. This needs no clock but the server's, and works on every version of Redis.
+out here. This needs no clock but the server's, and works on every version of Redis. In a group with retries the check
+is a script (rillet.store.atomic_steps): a message that waits for its retry may be idle for long, and is not handed out.
 
 **How many** messages are read ahead depends on the handlers: as many as they handle in AHEAD seconds. So the work is
 spread if handlers are slow, and the round trips are few if they are fast. If hand-outs are counted, the first messages
@@ -37,6 +38,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from rillet.loggers import logger
 from rillet.real_time import monotonic
 from rillet.store.arguments.encoding import decode, parse_id
+from rillet.store.atomic_steps import keep
 
 if TYPE_CHECKING:
     from rillet.store.delivery import Commands
@@ -58,6 +60,7 @@ class GroupLike(Protocol):
     """A Group or an AsyncGroup."""
 
     key: bytes
+    has_retries: bool
 
     @property
     def stream(self) -> _Stream:
@@ -149,7 +152,11 @@ class Prefetched:
                 message.deliveries -= 1
                 self._uncounted.add(id(message))
             for same in _alike(messages[size:]):
-                yield self._claim(same, 0, _count(same))
+                if same[0].group.has_retries:
+                    kept = yield from self._kept(same, same[0].deliveries + 1, _count(same))
+                    self._keep(set(map(id, self.messages)) - set(map(id, same)) | kept)
+                else:
+                    yield self._claim(same, 0, _count(same))
 
     def put_back(self, messages: Sequence[Any]) -> None:
         """Add messages again that `next` returned, to be handed out next."""
@@ -249,12 +256,20 @@ class Prefetched:
         """
         kept: set[int] = set()
         for same, options in calls:
+            if same[0].group.has_retries:
+                kept |= yield from self._kept(same, same[0].deliveries, options)
+                continue
             own = yield from self._listed(same, ends)
             if own:
                 idle_ms = min(idle for _, idle in own)
                 claimed = set((yield self._claim([message for message, _ in own], idle_ms, options)))
                 kept.update(id(message) for message, _ in own if message.raw_id in claimed)
         return kept
+
+    def _kept(self, same: Sequence[Any], deliveries: int, options: Sequence[bytes]) -> Commands[set[int]]:
+        """Renew messages of a group that may have retries, in one step; return the id() of those of this loop."""
+        found = set((yield keep(same[0].group, self._consumer, deliveries, options, [one.raw_id for one in same])))
+        return {id(message) for message in same if message.raw_id in found}
 
     def _listed(self, same: Sequence[Any], ends: bool) -> Commands[list[tuple[Any, int]]]:
         """Return those messages of one group that are unchanged on the server, with their idle times in ms."""
