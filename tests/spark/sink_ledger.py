@@ -178,26 +178,29 @@ def run(loss: str, sink: str, kills: int, seed: int, folder: Path, kind: str = "
 
 
 def _play(killer: Killer, query: SinkQuery, kills: int) -> Result:
-    result, source = Result(), killer.source
+    result = Result()
     while killer.kills < kills:
-        killer.left = source.randint(1, 40)
-        number = query.number
-        while query.number == number:
-            try:
-                query.hundred()
-            except BatchesLost as error:
-                result.lost |= _named(error)
-                query.options["failOnDataLoss"] = "false"
-            except ConnectorError:
-                result.repeated += 1
-            else:
-                query.options.pop("failOnDataLoss", None)
+        killer.left = killer.source.randint(1, 40)
+        _batch(query, result)
         killer.left = 0
         killer.between()
-    killer.left = 0
-    query.hundred()  # it finds what the last kill has lost
+    _batch(query, result)  # it finds what the last kill has lost
     result.kills, result.batches = killer.kills, query.number
     return result
+
+
+def _batch(query: SinkQuery, result: Result) -> None:
+    """Run a batch until it is committed."""
+    number = query.number
+    while query.number == number:
+        try:
+            query.hundred()
+        except BatchesLost as error:
+            result.lost |= _named(error)
+            query.options["failOnDataLoss"] = "false"
+        except ConnectorError:
+            result.repeated += 1
+    query.options.pop("failOnDataLoss", None)
 
 
 def _named(error: BatchesLost) -> set[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -129,3 +130,24 @@ def test_the_query_of_a_user_fails_with_the_fields_seen(spark: SparkSession, str
     from rillet.spark import reason
 
     assert reason(caught.value).startswith("rillet: none of 2,500 sampled entries of 'flights' at 127.0.0.1:")
+
+
+def test_seconds_since_1970_in_a_timestamp_column_are_reported(
+    judge: Judge, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with judge.client() as client:
+        for n in range(3):
+            fields = ("at", 1_700_000_000 + n, "ms", 1_700_000_000_000 + n, "day", "2023-11-14", "n", 1_700_000_000)
+            client.execute_command("XADD", "flights", "*", *fields)
+    kinds = {"at": "timestamp", "ms": "timestamp", "day": "timestamp", "n": "long", "sent": "timestamp"}
+    schema = StructType()
+    for name, kind in kinds.items():
+        schema = schema.add(name, kind, metadata={"field": "at"} if name == "sent" else None)
+    schema = StructType(schema.fields[1:])
+    for _ in range(2):
+        assert batch(url, schema)
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert re.search(r"the timestamp columns 'sent' \(170000000.\) contain integers that look like seconds", line)
+    caplog.clear()
+    assert batch(url, schema, unknownFields="ignore")
+    assert not caplog.records

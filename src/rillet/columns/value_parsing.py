@@ -10,7 +10,7 @@ Accepted texts, without blanks (bytes up to 0x20) at both ends, as in Spark's CA
     real        [+-]digits[.digits][e[+-]digits], .5 and 5. too; nan, inf, infinity in any case
     boolean     true t yes y 1 / false f no n 0, in any case (Spark's words)
     timestamp   an integer = milliseconds since 1970, the unit of stream IDs; or
-                YYYY-MM-DD[(T| )HH:MM[:SS[.digits]]][Z|UTC|(+|-)HH[[:]MM]], in UTC if there is no zone
+                YYYY-MM-DD[(T| )HH:MM[:SS[.digits]]][Z|UTC|(+|-)HH[[:]MM]|Europe/Berlin], in UTC if there is no zone
     date        YYYY-MM-DD, alone or followed by T or a blank and anything
     decimal     as real, without nan and inf; digits beyond the scale are rounded half up (away from zero), as in
                 Spark's CAST; a number with more digits than the precision is malformed
@@ -36,9 +36,12 @@ Cost: O(n) for a text of n bytes.
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
+from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal, DecimalException
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from rillet._cython import cython, public
 
@@ -143,6 +146,30 @@ def exactly(text: bytes, precision: int, scale: int) -> int | None:
         return int(value.scaleb(scale, context))
     except DecimalException:  # more digits than the precision, or an exponent beyond Decimal's
         return None
+
+
+@functools.lru_cache(1024)
+def _zone_named(name: bytes) -> ZoneInfo | None:
+    try:
+        return ZoneInfo(name.strip(_BLANKS).decode())
+    except (ValueError, OSError, ZoneInfoNotFoundError):  # a malformed name, the name of a folder, an unknown name
+        return None
+
+
+def named_offset(name: bytes, local: int) -> int | None:
+    """Return the offset from UTC of a zone such as Europe/Berlin at a local time, both in microseconds.
+
+    None if there is no such zone. As in Spark, a time that occurs twice is the earlier one, and one that is left out
+    follows the offset before it.
+    """
+    zone = _zone_named(name)
+    if zone is None:
+        return None
+    try:
+        offset = (datetime(1970, 1, 1, tzinfo=zone) + timedelta(microseconds=local)).utcoffset()
+    except OverflowError:  # before the year 1
+        return None
+    return None if offset is None else offset // timedelta(microseconds=1)
 
 
 @cython.cfunc
@@ -514,7 +541,10 @@ class ValueParser:
             micros += self.number
             p = self.stop
         if not self._zone(data, p, stop):
-            return False
+            offset = named_offset(bytes(data[p:stop]), micros)
+            if offset is None:
+                return False
+            self.number = offset
         self.number = micros - self.number
         return True
 

@@ -1,5 +1,8 @@
 """Finds the columns of a schema whose field occurs in no entry, such as misspelled ones: they would be null.
 
+The same sample shows timestamp columns whose fields are seconds since 1970, which would be read as milliseconds, so as
+days in 1970: a warning names them.
+
 A Python source has no channel from its tasks to the driver, so the planner looks at a sample before the tasks start:
 
     first   the first and the last FEW entries of each stream's range. If they have all fields, nothing else is read
@@ -17,12 +20,14 @@ Cost: one round trip and about 1 us per sampled entry; with a missing field up t
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 from rillet.client.pages import successor
 from rillet.client.servers import Servers
-from rillet.columns.arrow_batch import field_names
+from rillet.columns.arrow_batch import field_names, kind_of
+from rillet.columns.column import TIMESTAMP
 from rillet.errors import RilletError
 from rillet.loggers import logger
 from rillet.protocol.reply_parser import ReplyError
@@ -31,6 +36,7 @@ from rillet.types.stream.id import StreamID
 
 FEW, MANY = 50, 1000  # entries from one place of a stream; fewer if there are many streams
 MOST_STREAMS = 100
+_SECONDS = re.compile(rb"[0-9]{9,10}")  # from 1973 to 2286; as milliseconds, from 1970-01-02 to 1970-04-26
 SHOWN = 30  # the maximum number of field names in a message
 
 log = logger("spark")
@@ -51,12 +57,13 @@ def check_fields(
     """
     wanted = {} if options.unknown_fields == "ignore" else field_names(schema, options.corrupt_column)
     names = dict.fromkeys(archived)  # in order of appearance
-    sample = Sample()
+    sample = Sample({name for name, column in wanted.items() if kind_of(schema.field(column).type) == TIMESTAMP})
     for entries in (FEW, MANY):
         if not wanted.keys() - names.keys():
-            return
+            break
         sample.add(servers, ranges, entries)
         names.update(sample.names)
+    _warn_of_seconds(options, wanted, sample)
     missing = [name for name in wanted if name not in names]
     if not missing or not names:
         return
@@ -72,10 +79,29 @@ def check_fields(
         log.warning("%s. unknownFields=ignore turns this warning off", text)
 
 
-class Sample:
-    """Sampled entries of some streams: their IDs and field names, and the time of each stream's first entry."""
+def _warn_of_seconds(options: Options, wanted: Mapping[bytes, str], sample: Sample) -> None:
+    """Log a warning, once, that names the columns whose values look like seconds since 1970."""
+    columns = {wanted[name]: value for name, value in sample.seconds.items()}
+    key = (options.place(), *columns)
+    if columns and key not in _warned:
+        _warned.add(key)
+        values = ", ".join(f"{column!r} ({value.decode()})" for column, value in columns.items())
+        log.warning(
+            "rillet: the timestamp columns %s contain integers that look like seconds since 1970, but integers are "
+            "read as milliseconds: read them as bigint, and convert them with timestamp_seconds. unknownFields=ignore "
+            "turns this warning off", values,
+        )  # fmt: skip
 
-    def __init__(self) -> None:
+
+class Sample:
+    """Sampled entries of some streams: their IDs and field names, and the time of each stream's first entry.
+
+    times: the fields to look at for seconds since 1970.
+    """
+
+    def __init__(self, times: Set[bytes] = frozenset()) -> None:
+        self.times = times
+        self.seconds: dict[bytes, bytes] = {}  # by field: a value
         self.entries: set[tuple[bytes, bytes]] = set()  # (key, ID)
         self.names: dict[bytes, None] = {}  # in order of appearance
         self.starts: dict[bytes, int] = {}  # key -> milliseconds
@@ -98,6 +124,10 @@ class Sample:
                 self.starts.setdefault(key, StreamID.parse(identifier).ms)
                 self.entries.add((key, identifier))
                 self.names.update(dict.fromkeys((fields or ())[::2]))
+                for name in self.times & set((fields or ())[::2]):
+                    value = fields[fields.index(name) + 1]
+                    if _SECONDS.fullmatch(value):
+                        self.seconds[name] = value
 
 
 def _message(missing: Sequence[tuple[str, str]], names: Iterable[bytes], place: str) -> str:
