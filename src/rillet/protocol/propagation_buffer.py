@@ -58,8 +58,9 @@ def _size(argv: list[bytes]) -> cython.Py_ssize_t:
 class PropagationBuffer:
     """Commands to be logged; `timestamps` enables the #TS lines."""
 
-    __slots__ = ("out", "db", "second", "timestamps", "pulled", "_held", "_times")
+    __slots__ = ("out", "count", "db", "second", "timestamps", "pulled", "_held", "_times")
     out: ReplyWriter
+    count: public[cython.Py_ssize_t]
     db: readonly[cython.int]
     second: readonly[cython.longlong]
     timestamps: public[cython.bint]
@@ -69,6 +70,7 @@ class PropagationBuffer:
 
     def __init__(self, timestamps: cython.bint = False) -> None:
         self.out = ReplyWriter()
+        self.count = 0  # the commands of `add`
         self.db = -1
         self.second = 0
         self.timestamps = timestamps
@@ -142,11 +144,10 @@ class PropagationBuffer:
 
     @cython.ccall
     def reserve_transaction(self, commands: list[Any]) -> cython.bint:
-        """Reserve memory for commands between MULTI and EXEC, as (database, argv)."""
-        argv: list[bytes]
+        """Reserve memory for commands between MULTI and EXEC, as (database, argv), or a buffer of commands."""
         need: cython.Py_ssize_t = 2 * (_BEFORE + _ARGUMENT)
-        for _, argv in commands:
-            need += _BEFORE + _size(argv)
+        for _, part in commands:
+            need += _BEFORE + (len(part) if isinstance(part, PropagationBuffer) else _size(part))
         return self.out.reserve(need)
 
     @cython.ccall
@@ -155,7 +156,7 @@ class PropagationBuffer:
         i: cython.Py_ssize_t
         need: cython.Py_ssize_t = _BEFORE
         if cython.compiled:
-            if words.received and words.count:
+            if words.received and words.replaced < 0 and words.count:
                 need += words.at[words.count - 1] - words.at[0] + words.size[words.count - 1]
                 return self.out.reserve(need)
         for i in range(words.count):
@@ -173,6 +174,14 @@ class PropagationBuffer:
         for word in argv:
             self.out.bulk(word)
         return True
+
+    @cython.ccall
+    def commands(self, part: Any) -> cython.bint:
+        """Append a command, or the commands of another buffer."""
+        if not isinstance(part, PropagationBuffer):
+            return self.command(part)
+        other: PropagationBuffer = part
+        return self.out.raw(other.copy())
 
     @cython.ccall
     def deletions(self, name: bytes, keys: list[bytes]) -> cython.bint:
@@ -209,6 +218,13 @@ class PropagationBuffer:
         self._adjacent(words, 0, words.replaced)
         self._single(words, words.replaced, words.last_replaced + 1)
         return self._adjacent(words, words.last_replaced + 1, words.count)
+
+    @cython.ccall
+    def add(self, words: ArgumentSpans) -> cython.bint:
+        """Append the command in `words` and count it: all of it or, with MemoryError, nothing."""
+        self.reserve_spans(words)
+        self.count += 1
+        return self.spans(words)
 
     @cython.cfunc
     def _single(self, words: ArgumentSpans, start: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.bint:
@@ -280,26 +296,26 @@ class PropagationBuffer:
         return held[0] if len(held) == 1 else b"".join(held)
 
     @cython.ccall
-    def for_replicas(self, db: cython.int, argv: list[bytes]) -> cython.bint:
-        """Append a command for the second reader alone."""
+    def for_replicas(self, db: cython.int, part: object) -> cython.bint:
+        """Append a command, or the commands of a buffer, for the second reader alone."""
         if self.pulled < 0:
             return True
         self.select(db)
         self._hold()
         start: cython.Py_ssize_t = self.out.used
-        self.command(argv)
+        self.commands(part)
         self._hold()
         self.out.truncate(start)
         self.pulled = start
         return True
 
     @cython.ccall
-    def for_log(self, db: cython.int, argv: list[bytes], ms: cython.longlong) -> cython.bint:
-        """Append a command that the second reader does not receive."""
+    def for_log(self, db: cython.int, part: object, ms: cython.longlong) -> cython.bint:
+        """Append a command, or the commands of a buffer, that the second reader does not receive."""
         self.begin(db, ms)
         if self.pulled >= 0:
             self._hold()
-        self.command(argv)
+        self.commands(part)
         if self.pulled >= 0:
             self.pulled = self.out.used
         return True

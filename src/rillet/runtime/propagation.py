@@ -1,7 +1,8 @@
 """Propagation: the commands that changed data, on their way to the log and to replicas (Redis: propagateNow).
 
     XADD                       -> one command at once, into the log's propagation buffer
-    EXEC, an expired key ...   -> collected until the outermost command ends, then MULTI command command EXEC
+    EXEC, an expired key ...   -> collected until the outermost command ends, then MULTI command command EXEC:
+                                  as RESP in a buffer for each run of commands of one database
 
 A handler's changes are logged together or not at all, so the log is always a sequence of whole commands. Nothing is
 logged for a trusted session, whose commands come from a log.
@@ -26,6 +27,7 @@ LOG_ONLY = 1 << 24
 """Added to the database of a pending command that is for the append-only log alone (redis.set_repl)."""
 _LOG_ONLY = cython.declare(cython.int, LOG_ONLY)
 _TRUSTED = cython.declare(cython.int, session_state.TRUSTED)
+_SMALL = cython.declare(cython.Py_ssize_t, 1 << 16)  # bytes of a buffer that is used again
 # Values of Narrowing.form_of (rillet.replication.older_replicas).
 _EACH_FORM = cython.declare(cython.int, 1)
 _PLAIN_SET = cython.declare(cython.int, 2)
@@ -54,7 +56,7 @@ class Propagation:
     """The changes of one engine that are not in its log yet; `depth` is the number of nested handlers."""
 
     __slots__ = ("log", "aof", "feed", "depth", "pending", "dirty", "feeds_replicas", "on_feed", "narrow", "forms",
-                 "_settings", "_clock", "_spare")  # fmt: skip
+                 "_settings", "_clock", "_spare", "_run", "_kept")  # fmt: skip
     log: readonly[Any]
     aof: readonly[Any]
     feeds_replicas: public[cython.bint]
@@ -64,7 +66,9 @@ class Propagation:
     _spare: Any
     feed: readonly[PropagationBuffer | None]
     depth: public[cython.long]
-    pending: readonly[list[tuple[int, list[bytes]]]]
+    pending: readonly[list[tuple[int, Any]]]
+    _run: PropagationBuffer | None
+    _kept: PropagationBuffer | None
     dirty: public[cython.longlong]
     _settings: Any
     _clock: Clock
@@ -84,7 +88,11 @@ class Propagation:
         self.forms = {}
         # The log's propagation buffer, if it has one: commands are written there instead of passed to `Log.append`.
         self.feed = None
+        # (database, a command or a buffer of commands)
         self.pending = []
+        # The buffer in the last element of `pending`, if the next command may follow there; a buffer to use again.
+        self._run = None
+        self._kept = None
         self.depth = 0
         # Changes since the last save (server.dirty).
         self.dirty = 0
@@ -126,12 +134,31 @@ class Propagation:
                 return feed.spans(words)
             if len(commands) == 1:
                 return self._append(session.db.index, commands[0], self._log_time())
-        if commands is None:
-            self.pending.append((session.db.index, words.to_list()))
-        else:
-            for one in commands:
-                self.pending.append((session.db.index, one))
+        if commands is None and feed is not None:
+            return self._open_run(session.db.index).add(words)
+        self._run = None
+        for one in [words.to_list()] if commands is None else commands:
+            self.pending.append((session.db.index, one))
         return True
+
+    @cython.cfunc
+    def _open_run(self, db: cython.int) -> PropagationBuffer:
+        """Return the buffer for the next commands of a database in a transaction."""
+        run: PropagationBuffer | None = self._run
+        if run is not None and run.db == db:
+            return run
+        run = self._kept
+        self._kept = None
+        if run is None:
+            run = PropagationBuffer()
+        run.db = db
+        self.pending.append((db, run))
+        self._run = run
+        return run
+
+    def end_run(self) -> None:
+        """Let the next command begin a new element of `pending`, whose caller changes those before it."""
+        self._run = None
 
     @cython.cfunc
     def _is_known(self, session: Session, words: ArgumentSpans, commands: object) -> cython.bint:
@@ -152,6 +179,7 @@ class Propagation:
     def _take_both(self, db: cython.int, commands: list[Any], others: list[Any]) -> cython.bint:
         """Log the effects of a handler, and send other commands with the same result to older replicas."""
         one: list[bytes]
+        self._run = None
         if self.log is self.aof:
             for one in commands:
                 self.pending.append((db + _LOG_ONLY, one))
@@ -164,6 +192,7 @@ class Propagation:
 
     def add(self, db: int, argv: list[bytes]) -> None:
         """Log a command that no handler propagated, such as the DEL of an expired key."""
+        self._run = None
         self.pending.append((db, argv))
         if self.depth == 0:
             self.flush_pending()
@@ -171,6 +200,7 @@ class Propagation:
     def add_for_replicas(self, db: int, argv: list[bytes]) -> None:
         """Send a command to replicas alone (PROPAGATE_REPL)."""
         if self.feeds_replicas:
+            self._run = None
             self.pending.append((-1 - db, argv))
             if self.depth == 0:
                 self.flush_pending()
@@ -189,13 +219,14 @@ class Propagation:
     @cython.ccall
     def flush_pending(self) -> cython.bint:
         """Log the collected changes of one outermost command; more than one command becomes a transaction."""
-        pending = self.pending
-        self.pending = []
+        pending = self._take_pending()
         if self.log is None:
             return True
         now: cython.longlong = self._log_time()
-        if len(pending) == 1:
-            return self._append(pending[0][0], pending[0][1], now)
+        first_part: object = pending[0][1]
+        if len(pending) == 1 and not (isinstance(first_part, PropagationBuffer) and first_part.count > 1):
+            self._append(pending[0][0], first_part, now)
+            return self._keep(first_part)
         if self.feed is not None:  # all of the transaction or none of it
             self.feed.reserve_transaction(pending)
         logged: cython.bint = False
@@ -210,36 +241,56 @@ class Propagation:
         elif not replicated:
             first, last = first + _LOG_ONLY, last + _LOG_ONLY
         self._frame(first, b"MULTI", now)
-        for index, argv in pending:
-            self._append(index, argv, now)
-        return self._frame(last, b"EXEC", now)
+        for index, part in pending:
+            self._append(index, part, now)
+        self._frame(last, b"EXEC", now)
+        return self._keep(first_part)
+
+    @cython.cfunc
+    def _keep(self, part: object) -> cython.bint:
+        """Keep a small buffer for the next transaction."""
+        if isinstance(part, PropagationBuffer):
+            run: PropagationBuffer = part
+            if len(run.out.buf) <= _SMALL:
+                run.out.truncate(0)
+                run.count = 0
+                self._kept = run
+        return True
+
+    @cython.cfunc
+    def _take_pending(self) -> list[Any]:
+        """Return the collected changes, and forget them."""
+        pending: list[Any] = self.pending
+        self.pending = []
+        self._run = None
+        return pending
 
     @cython.ccall
     def flush_each(self) -> cython.bint:
         """Log the collected changes without a transaction: those of SCAN, which belong to no common change."""
-        pending = self.pending
-        self.pending = []
+        pending = self._take_pending()
         if self.log is not None:
-            for index, argv in pending:
-                self._append(index, argv, self._log_time())
+            for index, part in pending:
+                self._append(index, part, self._log_time())
         return True
 
     @cython.cfunc
-    def _append(self, db: cython.int, argv: list[bytes], now: cython.longlong) -> cython.bint:
+    def _append(self, db: cython.int, part: object, now: cython.longlong) -> cython.bint:
+        """Log a command, or the commands of a buffer."""
         feed: PropagationBuffer | None = self.feed
         if db < 0:  # for replicas alone
             if feed is not None and self.log is self.aof:
-                return feed.for_replicas(-1 - db, argv)
+                return feed.for_replicas(-1 - db, part)
             db = -1 - db
         elif db >= _LOG_ONLY:  # for the append-only log alone
             if feed is None or self.log is not self.aof:
                 return True
-            return feed.for_log(db - _LOG_ONLY, argv, now)
+            return feed.for_log(db - _LOG_ONLY, part, now)
         if feed is None:
-            self.log.append(db, argv)
+            self.log.append(db, part)
             return True
         feed.begin(db, now)
-        return feed.command(argv)
+        return feed.commands(part)
 
     @cython.cfunc
     def _frame(self, db: cython.int, word: bytes, now: cython.longlong) -> cython.bint:

@@ -429,11 +429,13 @@ class ScriptCalls(LuaCaller):
     @cython.cfunc
     def _call_unlogged(self, session: Session, entry: Command, words: ArgumentSpans) -> cython.bint:
         """Run a command whose changes are not both logged and replicated (redis.set_repl)."""
+        self.engine.propagation.end_run()
         pending = self.engine.propagation.pending
         before: cython.Py_ssize_t = len(pending)
         try:
             self.engine.call_spans(session, entry, words)
         finally:
+            self.engine.propagation.end_run()
             if self._repl == _AOF:
                 pending[before:] = [(LOG_ONLY + db % LOG_ONLY, argv) for db, argv in pending[before:] if db >= 0]
             elif self._repl and self.engine.propagation.feeds_replicas:
@@ -639,6 +641,7 @@ class ScriptCalls(LuaCaller):
                 self._enter_busy()
             if self.busy and engine.host.serve_while_busy(self.caller):
                 self.killed = True  # SHUTDOWN NOSAVE: as if the process had ended here
+                engine.propagation.end_run()
                 del engine.propagation.pending[:]
         if not self.wrote:
             checkpoint()
