@@ -90,9 +90,15 @@ def test_the_metrics_of_streams_and_groups(scraped: Scraped) -> None:
     assert scraped.value("group_pending", **place, group="billing") == 30
     assert scraped.value("group_consumers", **place, group="billing") == 1
     assert (scraped.value("group_silent_consumer_seconds", **place, group="billing") or 0) >= 0
+    assert scraped.value("stream_delayed_entries", **place) == 0
+    assert scraped.value("group_retries", **place, group="billing") == 0
     assert scraped.value("group_lag", **place, group="done") == 0
     assert scraped.value("group_oldest_pending_seconds", **place, group="done") == 0
     assert (scraped.value("group_oldest_pending_seconds", **place, group="billing") or 0) > 0
+    orders.add({"n": 1}, delay=3600)
+    orders.group("billing").consumer("one").read(after="0", count=1)[0].retry(3600)
+    assert scraped.value("stream_delayed_entries", **place) == 1
+    assert scraped.value("group_retries", **place, group="billing") == 1
     assert scraped.value("streams_complete") == 1
 
 

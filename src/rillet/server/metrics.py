@@ -28,6 +28,8 @@ from typing import Any
 import rillet
 from rillet.commands.server.info import all_commands
 from rillet.host.process_memory import memory
+from rillet.keyspace.database import Database
+from rillet.keyspace.helper_keys import delayed_key, retries_key
 from rillet.real_time import monotonic
 from rillet.runtime.session_state import SUBSCRIBED
 from rillet.server.server import Server
@@ -35,6 +37,7 @@ from rillet.types.compat import LAG_A, LAG_C
 from rillet.types.stream.counts import StreamCounts
 from rillet.types.stream.group import Group
 from rillet.types.stream.stream import Stream
+from rillet.types.zset import Zset
 
 KEYS = 300_000
 """The most keys that are examined to find streams."""
@@ -237,6 +240,8 @@ async def _streams(server: Server, finder: StreamFinder) -> list[Metric]:
     added = Metric("stream_entries_added", "counter", "Entries that were ever added to a stream.", label)
     last = Metric("stream_last_entry_timestamp_seconds", "gauge", "Time of the last generated ID.", label)
     groups = Metric("stream_groups", "gauge", "Consumer groups of a stream.", label)
+    delayed = Metric("stream_delayed_entries", "gauge", "Entries that wait until they are due.", label)
+    retries = Metric("group_retries", "gauge", "Messages that wait for their retry.", of_group)
     lag = Metric("group_lag", "gauge", "Entries that were not delivered to a group yet.", of_group)
     pending = Metric("group_pending", "gauge", "Delivered messages that were not acknowledged.", of_group)
     oldest = Metric("group_oldest_pending_seconds", "gauge", "Time since the oldest pending delivery.", of_group)
@@ -256,20 +261,28 @@ async def _streams(server: Server, finder: StreamFinder) -> list[Metric]:
         added.add(stream.entries_added, *place)
         last.add(stream.last_ms / 1000, *place)
         groups.add(len(stream.groups), *place)
+        delayed.add(_waiting(engine.databases[index], delayed_key(key)), *place)
         now = engine.clock.now_ms()
         for group in list(islice(stream.groups.values(), GROUPS - exported)):
             exported += 1
             name = (*place, _name(group.name))
             pending.add(group.pending_count, *name)
             consumers.add(len(group.consumers), *name)
+            retries.add(_waiting(engine.databases[index], retries_key(key, group.name)), *name)
             oldest.add(_oldest(group, now), *name)
             silent.add(_silence(group, now), *name)
             behind = lag_of(stream, group, engine.settings.compat.lag_rule)
             if behind is not None:
                 lag.add(behind, *name)
         complete = complete and (exported < GROUPS or number + 1 == len(wanted))
-    return [length, added, last, groups, lag, pending, oldest, consumers, silent,
+    return [length, added, last, groups, delayed, lag, pending, oldest, retries, consumers, silent,
             _one("streams_complete", "gauge", "1 if all streams and groups are in this scrape.", complete)]  # fmt: skip
+
+
+def _waiting(database: Database, key: bytes) -> int:
+    """Return the number of members of a helper key without its last one, which waits for ever."""
+    value = database.peek(key)
+    return max(0, len(value) - 1) if type(value) is Zset else 0
 
 
 def _silence(group: Group, now: int) -> float:

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rillet.store.helper_keys import delayed_key, retries_key
+from rillet.keyspace.helper_keys import delayed_key, retries_key
 
 if TYPE_CHECKING:
     from rillet.store.prefetch import GroupLike

@@ -4,7 +4,7 @@
     message.retry(delay=30)            the message stays pending; a sorted set has the time of its next delivery
     message.extend(30)                 the same, but the handler goes on with the message
 
-The sorted sets are those of rillet.store.helper_keys, the moves those of rillet.store.atomic_steps. No process is
+The sorted sets are those of rillet.keyspace.helper_keys, the moves those of rillet.store.atomic_steps. No process is
 needed: every loop over messages() looks whether something is due, and the first one that sees it moves it. A consumer
 that is killed before or after the move changes nothing, because the move is one step of the server.
 
@@ -29,12 +29,12 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeAlias
 
+from rillet.keyspace.helper_keys import delayed_key, retries_key
 from rillet.real_time import monotonic
 from rillet.store.arguments.argument_checks import integer_of
 from rillet.store.arguments.durations import Seconds, seconds_in
 from rillet.store.arguments.encoding import decode_fields, parse_id
 from rillet.store.arguments.positions import milliseconds_of
-from rillet.store.helper_keys import delayed_key, retries_key
 from rillet.types.stream.id import StreamID
 
 Backoff: TypeAlias = Callable[[int], Seconds]  # the number of deliveries -> how long a failed message waits

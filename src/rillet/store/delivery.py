@@ -42,6 +42,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
 from rillet.errors import CommandError, ExecAbort, InvalidEntry, NoPerm, WrongType
+from rillet.keyspace.helper_keys import retries_key
 from rillet.loggers import logger
 from rillet.real_time import monotonic
 from rillet.store.arguments.argument_checks import flag, integer_of, whole_number
@@ -52,7 +53,6 @@ from rillet.store.atomic_steps import STEP_SIZE, claim, collect, deliver_due, du
 from rillet.store.dead_letters import letter
 from rillet.store.delays import Backoff, Delays
 from rillet.store.entry import T, stream_part, stream_parts
-from rillet.store.helper_keys import retries_key
 from rillet.store.leases import BEATS, Heartbeat, Leases
 from rillet.store.message import Message, new_messages, old_messages
 from rillet.store.prefetch import PREFETCH, Pace, Prefetched, Search, still_pending

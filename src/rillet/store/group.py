@@ -38,6 +38,7 @@ from rillet.errors import (
     StoreError,
     StoreTimeout,
 )
+from rillet.keyspace.helper_keys import retries_key
 from rillet.store.arguments.argument_checks import flag, integer_of, one_of
 from rillet.store.arguments.durations import Seconds, milliseconds_in
 from rillet.store.arguments.encoding import IDLike, decode, encode_id, encode_name, parse_id
@@ -62,7 +63,6 @@ from rillet.store.delivery import (
     valued,
 )
 from rillet.store.entry import T, stream_part
-from rillet.store.helper_keys import retries_key
 from rillet.store.info_records import (
     ConsumerInfo,
     GroupInfo,

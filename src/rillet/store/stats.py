@@ -34,10 +34,10 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, TypeAlias
 
 from rillet.errors import CommandError
+from rillet.keyspace.helper_keys import delayed_key, retries_key
 from rillet.store.arguments.encoding import decode
 from rillet.store.delays import WAITING, delayed_of, retries_of, waiting_command
 from rillet.store.entry import Entry, named
-from rillet.store.helper_keys import delayed_key, retries_key
 from rillet.store.info_records import ConsumerInfo, GroupInfo, consumers_of, groups_of, pending_of
 from rillet.store.transports.transport import raised
 from rillet.types.stream.id import StreamID

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, cast, overload
 
 from rillet.extras import require
+from rillet.keyspace.helper_keys import delayed_key
 from rillet.store.arguments.argument_checks import flag, integer_of, items_of, whole_number
 from rillet.store.arguments.durations import Seconds, milliseconds_in, seconds_in
 from rillet.store.arguments.encoding import IDLike, Value, append_fields, decode, encode_id, encode_name, parse_id
@@ -26,7 +27,6 @@ from rillet.store.delays import WAITING, DelayedEntry, delayed_of, due_time, mom
 from rillet.store.delivery import DeliveryOptions, End, Stop
 from rillet.store.entry import Entry, T, entries_of, named, stream_part
 from rillet.store.group import Group
-from rillet.store.helper_keys import delayed_key
 from rillet.store.info_records import GroupInfo, groups_of
 from rillet.store.typed.forms import Form, OnInvalid, append_value, typed_entries
 from rillet.types.stream.id import MAX, StreamID

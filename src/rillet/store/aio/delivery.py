@@ -9,6 +9,7 @@ from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rillet.errors import CommandError, ExecAbort, InvalidEntry, NoPerm, WrongType
+from rillet.keyspace.helper_keys import retries_key
 from rillet.real_time import monotonic
 from rillet.store.aio.message import AsyncMessage, new_messages, old_messages
 from rillet.store.arguments.argument_checks import flag, integer_of
@@ -32,7 +33,6 @@ from rillet.store.delivery import (
     _units,
 )
 from rillet.store.entry import T, stream_part, stream_parts
-from rillet.store.helper_keys import retries_key
 from rillet.store.leases import Leases
 from rillet.store.prefetch import Prefetched, Search, still_pending
 from rillet.store.retries import PATIENCE

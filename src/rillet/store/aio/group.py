@@ -21,6 +21,7 @@ from rillet.errors import (
     StoreError,
     StoreTimeout,
 )
+from rillet.keyspace.helper_keys import retries_key
 from rillet.store.aio.delivery import (
     counted,
     delivery,
@@ -43,7 +44,6 @@ from rillet.store.delays import Backoff, Retry, retries_of, waiting_command
 from rillet.store.delivery import STOP_CHECK, Commands, DeliveryOptions, End, Stop
 from rillet.store.entry import T, stream_part
 from rillet.store.group import _NO_KEY, _entries_read, count_collected
-from rillet.store.helper_keys import retries_key
 from rillet.store.info_records import (
     ConsumerInfo,
     GroupInfo,

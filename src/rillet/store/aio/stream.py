@@ -10,6 +10,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
+from rillet.keyspace.helper_keys import delayed_key
 from rillet.store.aio.group import AsyncGroup
 from rillet.store.arguments.argument_checks import flag, integer_of, items_of, whole_number
 from rillet.store.arguments.durations import Seconds, milliseconds_in, seconds_in
@@ -28,7 +29,6 @@ from rillet.store.atomic_steps import MOST_WORDS, STEP_SIZE, add_delayed, delive
 from rillet.store.delays import WAITING, DelayedEntry, delayed_of, due_time, moment, waiting_command
 from rillet.store.delivery import DeliveryOptions, End, Stop
 from rillet.store.entry import Entry, T, entries_of, named, stream_part
-from rillet.store.helper_keys import delayed_key
 from rillet.store.info_records import GroupInfo, groups_of
 from rillet.store.stream import _NEW, BATCH, BOUNDS, Stream, _is_pair, _next_of
 from rillet.store.typed.forms import Form, OnInvalid, append_value, typed_entries

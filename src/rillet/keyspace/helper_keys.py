@@ -16,10 +16,12 @@ before the first delayed entry, retry or extended lease.
 
 from __future__ import annotations
 
+from binascii import crc_hqx
 from functools import lru_cache
 from itertools import count
 
 DELAYED, RETRIES = b"rillet:delayed:{", b"rillet:retries:{"
+_SLOTS = 16384
 
 
 @lru_cache(1024)
@@ -45,10 +47,8 @@ def _tag(stream: bytes) -> bytes:
             return stream[opening + 1 : closing]
     if stream and b"}" not in stream:
         return stream
-    from rillet.client.cluster import slot_of
-
-    slot = slot_of(stream)
-    return next(tag for tag in (b"%d" % number for number in count()) if slot_of(tag) == slot)
+    slot = crc_hqx(stream, 0) % _SLOTS
+    return next(tag for tag in (b"%d" % number for number in count()) if crc_hqx(tag, 0) % _SLOTS == slot)
 
 
 __all__ = ["DELAYED", "RETRIES", "delayed_key", "retries_key"]
