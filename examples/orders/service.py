@@ -17,8 +17,8 @@ number of the order, so `submit` can repeat the call, or run again from the begi
 REMEMBERED numbers for a day (by default 100 numbers for 100 seconds), so `submit` accepts no more orders at a time.
 
 **Messages are acknowledged last.** A worker that is killed leaves its messages pending. Another worker claims them
-after CLAIM_IDLE seconds, so every order is handled at least once. An order that fails stays pending too: that is the
-retry. After MAX_DELIVERIES it goes to the dead letters.
+after CLAIM_IDLE seconds, so every order is handled at least once. An order that fails stays pending too, and is tried
+again after a wait that doubles each time (BACKOFF). After MAX_DELIVERIES it goes to the dead letters.
 
 **Charges have a key.** A worker may be killed after the bank has charged the card, and before it acknowledges the
 message. The next worker charges again with the same key, the number of the order, and the bank returns the charge that
@@ -47,7 +47,8 @@ import rillet
 from rillet import Message, Store
 
 WORKERS, KILLS = 4, 10
-CLAIM_IDLE = 0.5  # seconds after which an order that is not acknowledged is delivered again; real handlers need more
+CLAIM_IDLE = 0.5  # seconds after which the orders of a dead worker are delivered again; real handlers need more
+BACKOFF = rillet.Exponential(first=0.05, factor=2, most=1)  # seconds between two attempts; real services wait longer
 MAX_DELIVERIES = 8
 REMEMBERED = 10_000  # orders that the store recognizes if they are added again within a day; Redis's maximum
 FLAKY_FAILURES = 2
@@ -130,12 +131,12 @@ def work(path: Path, name: str) -> None:
         # The name survives a restart, so that the new process begins with the pending messages of the old one.
         consumer = store.stream("orders").group("billing").consumer(name)
         print(f"{name} is ready", flush=True)
-        for message in consumer.messages(count=10, block=0.5, stop=stop, claim_idle=CLAIM_IDLE,
+        for message in consumer.messages(count=10, block=0.5, stop=stop, claim_idle=CLAIM_IDLE, backoff=BACKOFF,
                                          max_deliveries=MAX_DELIVERIES, dead_letters="orders.dead"):  # fmt: skip
             try:
                 settle(store, bank, message)
             except PaymentFailed:
-                pass  # it is not acknowledged, so it is delivered again after CLAIM_IDLE seconds
+                pass  # it is not acknowledged, so it is tried again after the next wait of BACKOFF
             except rillet.OutcomeUnknown:
                 pass  # the owner was killed: either the transaction was executed, or the order is delivered again
 

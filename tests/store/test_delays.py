@@ -385,6 +385,18 @@ def test_batches_back_off(timed: Store) -> None:
     assert [(retry.due - _now(timed)).total_seconds() for retry in group.retries()] == [5, 50]
 
 
+def test_a_message_that_a_transaction_acknowledged_has_not_failed(timed: Store) -> None:
+    stream = timed.stream("jobs")
+    stream.add({"n": 1})
+    worker = stream.group("workers").consumer("one")
+    for message in worker.messages(stop_when_empty=True, backoff=Exponential(5)):
+        with timed.transaction() as transaction:
+            transaction.ack(message)
+            assert not message.settled
+        assert message.settled
+    assert list(timed.keys()) == ["jobs"]
+
+
 def test_the_waits_of_a_back_off() -> None:
     exact = Exponential(2, factor=3, most=100, jitter=0)
     assert [exact(n) for n in (1, 2, 3, 4, 5, 1 << 63)] == [2, 6, 18, 54, 100, 100]

@@ -82,6 +82,7 @@ class TransactionCommands:
     def __init__(self, watch: Iterable[str | bytes]) -> None:
         self._watch = [encode_name(key, "one of watch") for key in items_of(watch, "watch", "keys")]
         self._queue: list[Queued] = []
+        self._acknowledged: list[Message | AsyncMessage] = []
         self._open: bool | None = None  # None: before the block, True: in it, False: after it
 
     def _begin(self) -> None:
@@ -116,7 +117,9 @@ class TransactionCommands:
 
     def ack(self, *messages: Message | AsyncMessage) -> list[Queued]:
         """Add an XACK for each message; each result is 1, or 0 if the message was not pending."""
-        return [self._add([b"XACK", one.group.stream.key, one.group.key, one.raw_id]) for one in messages]
+        queued = [self._add([b"XACK", one.group.stream.key, one.group.key, one.raw_id]) for one in messages]
+        self._acknowledged += messages
+        return queued
 
     def _add(self, argv: list[bytes], convert: Callable[[Any], Any] | None = None) -> Queued:
         if argv and argv[0].upper() in TRANSACTION_COMMANDS:
@@ -170,6 +173,8 @@ class TransactionCommands:
             )
         for queued, reply in zip(self._queue, executed, strict=True):
             queued._reply = reply
+        for message in self._acknowledged:
+            message.settled = True
         for reply in executed:
             raised(reply)
 
