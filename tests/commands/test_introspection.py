@@ -9,7 +9,7 @@ import pytest
 
 from rillet.commands.server.info import all_commands
 from rillet.runtime import command_syntax
-from rillet.runtime.host import DefaultHost
+from rillet.runtime.engine_services import DefaultServices
 from rillet.runtime.registry import TABLE
 from rillet.runtime.settings.settings import PARAMETERS, SettingError
 from rillet.types.compat import COMPATS
@@ -81,11 +81,11 @@ def test_the_words_of_scripts_are_limited(compat: str, others: list[str]) -> Non
 
 
 def test_info_shows_the_requested_sections_and_those_of_the_host(bench: Bench) -> None:
-    class SectionsHost(DefaultHost):
+    class SectionServices(DefaultServices):
         def info_sections(self) -> Mapping[str, Callable[[], Mapping[str, Any]]]:
             return {"replication": lambda: {"connected_slaves": 7}, "store": lambda: {"path": "/somewhere"}}
 
-    bench.engine.host = SectionsHost(bench.engine)
+    bench.engine.services = SectionServices(bench.engine)
     heads = [line for line in bench("INFO").decode().splitlines() if line.startswith("#")]
     assert heads[0] == "# Server"
     assert "# Store" in heads
@@ -111,13 +111,13 @@ def test_config_set_is_all_or_nothing(bench: Bench) -> None:
 def test_the_host_can_reject_a_change_of_settings(bench: Bench) -> None:
     heard: list[str] = []
 
-    class FullDiskHost(DefaultHost):
+    class FullDiskServices(DefaultServices):
         def setting_changed(self, name: str) -> None:
             heard.append(name)
             if name == "appendonly":
                 raise SettingError("the disk is full")
 
-    bench.engine.host = FullDiskHost(bench.engine)
+    bench.engine.services = FullDiskServices(bench.engine)
     reply = bench("CONFIG", "SET", "hz", 20, "appendonly", "yes")
     assert reply == "ERR CONFIG SET failed (possibly related to argument 'appendonly') - the disk is full"
     assert heard == ["hz", "appendonly", "hz"]
@@ -294,12 +294,12 @@ def test_the_host_carries_out_shutdown(bench: Bench) -> None:
     assert bench("SHUTDOWN").startswith("ERR SHUTDOWN needs a server")
     stopped: list[dict[str, bool]] = []
 
-    class StoppingHost(DefaultHost):
+    class StoppingServices(DefaultServices):
         def shutdown(self, *, save: bool, nosave: bool, force: bool, now: bool) -> bool:
             stopped.append({"save": save, "nosave": nosave, "force": force, "now": now})
             return True
 
-    bench.engine.host = StoppingHost(bench.engine)
+    bench.engine.services = StoppingServices(bench.engine)
     assert bench.run([b"SHUTDOWN", b"NOSAVE", b"NOW", b"FORCE"]) == b""
     assert stopped == [{"save": False, "nosave": True, "force": True, "now": True}]
     assert bench.session.closing

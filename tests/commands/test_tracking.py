@@ -99,7 +99,7 @@ def test_a_broadcast_names_the_keys_of_a_round_in_one_message(bench: Bench) -> N
         bench("SET", key, 1)
     quiet("SET", "a3", 1)
     assert waiting(reader) == b""
-    bench.engine.host.run_jobs()
+    bench.engine.services.run_jobs()
     assert waiting(reader) == push("a1", "a2", "a3") + push("b1")
     assert waiting(quiet) == push("a1", "a2", "b1", "c")
     bench.engine.close_session(reader.session)
@@ -111,7 +111,7 @@ def test_the_last_writer_of_a_key_counts_for_noloop(bench: Bench) -> None:
     for writers in ([first, second, first], [first, second, second, first], [second, first]):
         for writer, command in zip(writers, ("SET a 1", "DEL a", "SET a 1", "SET a 2"), strict=False):
             writer(*command.split())
-        bench.engine.host.run_jobs()
+        bench.engine.services.run_jobs()
         assert waiting(writers[-1]) == b""
         assert waiting(second if writers[-1] is first else first) == push("a")
 
@@ -121,10 +121,10 @@ def test_keys_that_share_a_place_are_all_reported(bench: Bench) -> None:
     keys = sorted(f"{number:03}" for number in range(50))
     for key in (*keys, *reversed(keys), *keys):
         bench("SET", key, 1)
-    bench.engine.host.run_jobs()
+    bench.engine.services.run_jobs()
     assert waiting(reader) == push(*keys)
     bench("SET", keys[0], 1)
-    bench.engine.host.run_jobs()
+    bench.engine.services.run_jobs()
     assert waiting(reader) == push(keys[0])
 
 

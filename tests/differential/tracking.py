@@ -169,7 +169,7 @@ class EngineClients:
         for argv in step:
             if not self.engine.execute(session, argv):  # type: ignore[arg-type]
                 self.engine.blocking.expire(session)  # type: ignore[arg-type]
-        self.engine.host.run_jobs()
+        self.engine.services.run_jobs()
         received = []
         for other in self._sessions:
             self.engine.execute(other, [b"PING", token])  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ class Bench:
     def __init__(self, *modules: Any, **settings: Any) -> None:
         self.engine = Engine(Settings(**{"enable_debug_command": "yes", "enable_module_command": "yes", **settings}))
         self.lines: list[str] = []
-        self.engine.host.log_line = lambda text, level="warning": self.lines.append(text)  # type: ignore[method-assign]
+        self.engine.services.log_line = lambda text, level="warning": self.lines.append(text)  # type: ignore[method-assign]
         for module in modules:
             spec, *arguments = module if isinstance(module, tuple) else (module,)
             load_module(self.engine, spec, [str(word).encode() for word in arguments])

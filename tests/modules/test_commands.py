@@ -306,7 +306,7 @@ def test_a_client_that_left_gets_nothing_and_the_module_is_notified() -> None:
     assert gone == [True]
     assert not handles[0].waits
     handles[0].unblock(1)
-    bench.engine.host.run_jobs()
+    bench.engine.services.run_jobs()
     assert session.out.take_bytes() == b""
 
 
@@ -345,7 +345,7 @@ def test_the_effects_of_a_timer_are_logged_together() -> None:
 
     bench = Bench(declared(lambda context, argv: context.timer(0, fire, b"n")))
     bench("t.run")
-    bench.engine.host.run_jobs()
+    bench.engine.services.run_jobs()
     assert bench.log() == ["MULTI", "INCR n", "INCR n", "EXEC"]
 
 

@@ -182,14 +182,14 @@ def test_a_thread_that_raises_or_returns_nonsense_is_an_error_reply(bench: Bench
 def wait_for_reply(bench: Bench) -> bytes:
     deadline = time.monotonic() + 20
     while bench.session.blocked is not None and time.monotonic() < deadline:
-        bench.engine.host.run_jobs()
+        bench.engine.services.run_jobs()
         threading.Event().wait(0.001)
     return bytes(bench.session.out.take_bytes())
 
 
 def test_a_timer_that_raises_keeps_what_it_did_before(bench: Bench) -> None:
     bench("faulty.timer")
-    bench.engine.host.run_jobs()
+    bench.engine.services.run_jobs()
     assert bench("GET", "fired") == b"1"
     assert any("ValueError: in the timer" in line for line in bench.lines)
 

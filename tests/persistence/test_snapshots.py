@@ -16,7 +16,7 @@ from rillet.persistence.rdb.snapshots import Snapshots, draft_name
 from rillet.persistence.write_gate import LOG, SNAPSHOT, WriteGate
 from rillet.protocol.reply_parser import parse_all
 from rillet.runtime.engine import Engine
-from rillet.runtime.host import DefaultHost
+from rillet.runtime.engine_services import DefaultServices
 from rillet.runtime.settings.settings import Settings
 from tests.commands.ends import CreepingClock
 
@@ -223,11 +223,11 @@ def test_a_killed_child_is_a_failed_snapshot(tmp_path: Path) -> None:
 def test_flushall_kills_the_child_and_writes_an_empty_file(tmp_path: Path) -> None:
     kept = Kept(tmp_path, rdb_key_save_delay=10**8)
 
-    class FilesHost(DefaultHost):
+    class FileServices(DefaultServices):
         def flushed(self) -> bool:
             return kept.snapshots.flushed()
 
-    kept.engine.host = FilesHost(kept.engine)
+    kept.engine.services = FileServices(kept.engine)
     kept("SET a 1")
     kept.snapshots.background()
     assert kept("FLUSHALL") == b"OK"

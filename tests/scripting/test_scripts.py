@@ -108,7 +108,7 @@ def test_time_stands_still_inside_a_script(monkeypatch: pytest.MonkeyPatch) -> N
     """
     # DEBUG is not allowed in a script: the clock is moved by hand instead.
     moving = script.replace("redis.call('debug', 'sleep', '0.1')", "redis.log(3, 'move')")
-    monkeypatch.setattr(local.engine.host, "log_line", lambda _text, _level: clock.advance(100))
+    monkeypatch.setattr(local.engine.services, "log_line", lambda _text, _level: clock.advance(100))
     assert local("eval", moving, 0) == [1, 1]
     assert local("exists", "k") == 0
 
@@ -260,7 +260,7 @@ def test_an_interrupt_leaves_the_script_even_through_pcall(local: Local) -> None
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(local.engine.host, "log_line", interrupted)
+        patched.setattr(local.engine.services, "log_line", interrupted)
         with pytest.raises(KeyboardInterrupt):
             local("eval", "while true do pcall(redis.log, 3, 'x') end", 0)
     local.session.out.truncate(0)

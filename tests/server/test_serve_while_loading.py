@@ -18,9 +18,9 @@ from rillet.persistence.rdb.writer import write_rdb
 from rillet.protocol.command_parser import pack_command
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings.settings import Settings
-from rillet.server.host import ServerHost
 from rillet.server.serve_while_loading import LoadingPhase, Progress
 from rillet.server.server import Server
+from rillet.server.server_services import ServerServices
 from tests.forked import Forked
 from tests.judge import free_port
 from tests.server.harness import Client, connected, line_of
@@ -69,11 +69,11 @@ def reading_forever(**settings: str) -> Iterator[tuple[Client, threading.Event]]
     server = Server(engine)
     loading = LoadingPhase(engine)
 
-    class LoadingHost(ServerHost):
+    class LoadingServices(ServerServices):
         def info_sections(self) -> Mapping[str, Callable[[], Mapping[str, Any]]]:
             return {**super().info_sections(), "persistence": loading.info}
 
-    engine.host = LoadingHost(server)
+    engine.services = LoadingServices(server)
 
     def job(progress: Progress) -> None:
         while not enough.is_set():

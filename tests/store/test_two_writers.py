@@ -276,7 +276,7 @@ def test_a_removed_directory_that_another_process_opened(tmp_path: Path) -> None
             assert other.ask("store.stream('s').add({'b': 1}).ms > 0")
             _refused(store, "No such file or directory: .* was removed")
             files = sorted(path.glob("appendonlydir/*"))
-            rewriting = store.transport.engine.host._owner.files.aof.rewriting  # type: ignore[attr-defined]
+            rewriting = store.transport.engine.services._owner.files.aof.rewriting  # type: ignore[attr-defined]
             ticks = threading.Event()
             claim = rewriting._claim
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rillet.host.files import EngineFiles
-from rillet.runtime.host import DefaultHost
+from rillet.runtime.engine_services import DefaultServices
 
 
-class FileServices(DefaultHost):
+class FileServices(DefaultServices):
     """The services of an engine's files."""
 
     _files: EngineFiles

@@ -9,7 +9,7 @@ until the engine has work: it calls a function that starts the thread.
     the data exceeds           a step of the eviction every millisecond, until it fits
     `maxmemory`
     `activedefrag` is yes      steps of the defragmentation, with its own pauses
-    a module posts a call      the call (rillet.host.memory_host)
+    a module posts a call      the call (rillet.host.memory_services)
 
 The engine calls in the middle of a command, during which no signal handler may run, so the function must not be Python
 code: `TimerThread.starter` is the start of a thread, in C. The lock is free between two steps.

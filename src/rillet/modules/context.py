@@ -208,7 +208,7 @@ class Context:
 
     def log(self, text: str, level: str = "notice") -> None:
         """Write a line to the server's log."""
-        self.module.engine.host.log_line(f"<{self.module.name}> {text}", level)
+        self.module.engine.services.log_line(f"<{self.module.name}> {text}", level)
 
     # -- keys and commands -----------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ class ModuleServices(NamedTuple):
 
     def log(self, text: str, level: str = "warning") -> None:
         """Write a line to the server's log."""
-        self.engine.host.log_line(text, level)
+        self.engine.services.log_line(text, level)
 
 
 class _Uninterrupted:

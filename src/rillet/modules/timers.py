@@ -1,6 +1,6 @@
 """Timers of modules: functions that run once, after a time, in the engine (Redis: RM_CreateTimer).
 
-The host calls the engine back (`Host.call_later`): the event loop of a server, or a thread of a store in memory.
+`EngineServices.call_later` calls the engine back: in the event loop of a server, or in a thread of a store in memory.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Timers:
         self._last += 1
         number, engine = self._last, self._engine
         due = engine.clock.ticks() + milliseconds * _MILLISECOND
-        cancel = engine.host.call_later(milliseconds / 1000, lambda: self._fire(number))
+        cancel = engine.services.call_later(milliseconds / 1000, lambda: self._fire(number))
         self._timers[number] = _Timer(module, database, due, function, data, cancel)
         return number
 

@@ -38,7 +38,7 @@ from rillet.persistence.file_lock import try_lock
 from rillet.persistence.rdb.reader import load_rdb
 from rillet.persistence.rdb.records import MAGICS
 from rillet.runtime.engine import Engine
-from rillet.runtime.host import DefaultHost
+from rillet.runtime.engine_services import DefaultServices
 from rillet.runtime.settings.settings import Settings
 from rillet.types.stream.stream import Stream
 
@@ -169,7 +169,7 @@ def _magic(path: Path) -> bytes:
 # -- checking ---------------------------------------------------------------------------------------
 
 
-class _Remarks(DefaultHost):
+class _Remarks(DefaultServices):
     """The host of the engine that loads the files: what its log would say is a remark of the report."""
 
     def __init__(self, engine: Engine, report: CheckReport) -> None:
@@ -182,7 +182,7 @@ class _Remarks(DefaultHost):
 
 def _engine(report: CheckReport) -> Engine:
     engine = Engine(Settings(databases=MANY_DATABASES))
-    engine.host = _Remarks(engine, report)
+    engine.services = _Remarks(engine, report)
     return engine
 
 

@@ -133,7 +133,7 @@ def pause_at(engine: Engine, step: str) -> bool:
     """Stop the process at a step of a synchronisation, and return True, if DEBUG REPL-PAUSE says so."""
     if step not in engine.replication.pauses:
         return False
-    engine.host.stop_process()
+    engine.services.stop_process()
     return True
 
 

@@ -29,7 +29,7 @@ class Failover:
     def __init__(self, stream: ReplicationStream) -> None:
         self._stream = stream
         self._state = stream.state
-        self._host = stream.engine.host
+        self._services = stream.engine.services
         self._target: tuple[str, int] | None = None
         self._deadline = 0
         self._forced = False
@@ -46,7 +46,7 @@ class Failover:
         self._target, self._forced = target, forced
         self._deadline = self._now() + timeout if timeout else 0
         self._state.failover_state = WAITING
-        self._host.failing_over(True)
+        self._services.failing_over(True)
         self._stream.flush_soon()
 
     def _find(self, target: tuple[str, int]) -> AttachedReplica | None:
@@ -77,7 +77,7 @@ class Failover:
     def _hand_over(self) -> None:
         assert self._target is not None
         self._state.failover_state = FAILOVER_IN_PROGRESS
-        self._host.follow(*self._target)
+        self._services.follow(*self._target)
         self._state.link.failover = True
 
     def abort(self, reason: str) -> None:
@@ -86,21 +86,21 @@ class Failover:
             return
         self._say(f"FAILOVER to {_name(self._target)} aborted: {reason}")
         if self._state.failover_state == FAILOVER_IN_PROGRESS:
-            self._host.promote()
+            self._services.promote()
         self.end()
 
     def end(self) -> None:
         """Forget the failover, and run the writes that were held back (clearFailoverState)."""
         self._target, self._deadline, self._forced = None, 0, False
         self._state.failover_state = NO_FAILOVER
-        self._host.failing_over(False)
+        self._services.failing_over(False)
 
     def _now(self) -> int:
         now: int = self._stream.engine.clock.uptime_ms()
         return now
 
     def _say(self, text: str) -> None:
-        self._host.log_line(text, "notice")
+        self._services.log_line(text, "notice")
 
 
 def _name(target: tuple[str, int] | None) -> str:

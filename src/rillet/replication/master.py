@@ -205,7 +205,7 @@ class ReplicationStream:
         """Have `flush` called soon in the thread of the server; from any thread that holds the engine's lock."""
         if not self._flush_posted:
             self._flush_posted = True
-            self.engine.host.post(self.flush)
+            self.engine.services.post(self.flush)
 
     def flush(self) -> None:
         """Send the propagated commands to the replicas."""
@@ -477,7 +477,7 @@ class ReplicationStream:
     def transfer_ended(self) -> None:
         """Forget the transfer: its snapshot is complete or has failed. Replicas that still wait may begin."""
         self.transfer = None
-        self.engine.host.post(self._start_due_transfer)  # not now: a command may run
+        self.engine.services.post(self._start_due_transfer)  # not now: a command may run
 
     def snapshot_sent(self, replica: AttachedReplica, *, at_once: bool) -> None:
         """Continue with the stream after a replica's snapshot; `at_once`: without waiting for its acknowledgement."""
@@ -667,7 +667,7 @@ class ReplicationStream:
         return size - beyond, beyond + sum(one.connection.unsent for one in self.replicas)
 
     def _say(self, text: str, level: str = "notice") -> None:
-        self.engine.host.log_line(text, level)
+        self.engine.services.log_line(text, level)
 
     def check(self) -> None:
         """Assert the invariants. O(blocks + replicas)"""

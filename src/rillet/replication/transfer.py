@@ -113,7 +113,7 @@ class PipeTransfer(Transfer):
         self._say(f"Background RDB transfer started by pid {children.active.pid}")
 
     def _say(self, text: str) -> None:
-        self.stream.engine.host.log_line(text, "notice")
+        self.stream.engine.services.log_line(text, "notice")
 
     def begin(self) -> None:
         """Watch the pipe. The end mark is announced with the first bytes: until then, an error may take its place."""
@@ -196,7 +196,7 @@ class PipeTransfer(Transfer):
                 replica.write(self._mark)
                 self.stream.snapshot_sent(replica, at_once=False)
         else:
-            self.stream.engine.host.log_line(f"Background transfer error: {outcome.error}")
+            self.stream.engine.services.log_line(f"Background transfer error: {outcome.error}")
             self.stream.fail(replicas, "" if self._announced else outcome.error)
         self.stream.transfer_ended()
 
@@ -253,7 +253,7 @@ class FileTransfer(Transfer):
         try:
             done = sender.pump()
         except OSError as error:
-            self.stream.engine.host.log_line(f"The RDB file cannot be sent to {replica.name}: {error}")
+            self.stream.engine.services.log_line(f"The RDB file cannot be sent to {replica.name}: {error}")
             self.stream.fail([replica])
             return
         if done:
@@ -335,7 +335,7 @@ class SavedTransfer(FileTransfer):
         try:
             descriptor = os.open(self._snapshots.path, os.O_RDONLY)
         except OSError as error:
-            self.stream.engine.host.log_line(f"SYNC failed. Can't open the RDB file after BGSAVE: {error.strerror}")
+            self.stream.engine.services.log_line(f"SYNC failed. Can't open the RDB file after BGSAVE: {error.strerror}")
             self.stream.fail(list(self.replicas))
             self.stream.transfer_ended()
             return

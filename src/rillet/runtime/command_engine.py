@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from rillet.runtime.blocking import Blocking
     from rillet.runtime.channels import Channels
     from rillet.runtime.command_queue import CommandQueue
+    from rillet.runtime.engine_services import EngineServices
     from rillet.runtime.engine_stats import EngineStats
-    from rillet.runtime.host import Host
     from rillet.runtime.latency import LatencyMonitor
     from rillet.runtime.memory import MemoryStats
     from rillet.runtime.monitors import Monitors
@@ -60,7 +60,7 @@ class CommandEngine(Protocol):
     eviction: Any
     expiry: Any
     defrag: Any
-    host: Host
+    services: EngineServices
     acl: AccessControl
     modules: Any
     """rillet.modules.manager.Modules, or None."""

@@ -5,9 +5,9 @@
          -> propagation  count the changes and log them (runtime/propagation.py)
          -> blocking     serve the clients that wait for keys that became ready (runtime/blocking.py)
 
-The engine opens no socket, file or thread: see runtime/host.py. A frontend (the server, the store) calls `execute`
-for one command or `drain` for a buffer of them. It calls `log.flush` before any byte of a reply leaves the process:
-under `appendfsync always` an acknowledged change is on disk.
+The engine opens no socket, file or thread: see runtime/engine_services.py. A frontend (the server, the store) calls
+`execute` for one command or `drain` for a buffer of them. It calls `log.flush` before any byte of a reply leaves the
+process: under `appendfsync always` an acknowledged change is on disk.
 
 The engine is not safe to use from two threads at once: the store holds a lock around it.
 """
@@ -23,7 +23,7 @@ from rillet.keyspace.lru import LFU, LRM, LRU
 from rillet.runtime import session_state
 from rillet.runtime.acl.control import AccessControl
 from rillet.runtime.dispatch import Dispatch
-from rillet.runtime.host import DefaultHost, Host
+from rillet.runtime.engine_services import DefaultServices, EngineServices
 from rillet.runtime.keyspace_events import MISS, NEW, OVERWRITTEN, TYPE_CHANGED
 from rillet.runtime.memory import MemoryStats
 from rillet.runtime.session import Session
@@ -42,11 +42,11 @@ class Engine(Dispatch):
     """Databases, settings, sessions and statistics of one server or store."""
 
     __slots__ = (
-        "sessions", "preserved", "started_ms", "next_session_id", "host", "run_id", "mstime", "memory",
+        "sessions", "preserved", "started_ms", "next_session_id", "services", "run_id", "mstime", "memory",
         "peak_reset_ms", "shrinks_buffers",
     )  # fmt: skip
     sessions: public[dict[int, Session]]
-    host: public[Host]
+    services: public[EngineServices]
     preserved: public[Any]
     peak_reset_ms: public[cython.longlong]
     shrinks_buffers: public[cython.bint]
@@ -64,7 +64,7 @@ class Engine(Dispatch):
         self.peak_reset_ms = PEAK_RESET_MS
         self.shrinks_buffers = True
         self.sessions = {}
-        self.host = DefaultHost(self)
+        self.services = DefaultServices(self)
         # Data of an RDB file that rillet cannot interpret, kept for the next file (persistence.rdb.reader).
         self.preserved = None
         # Cached time in milliseconds; may lag by one interval of the server's timer.

@@ -77,7 +77,7 @@ class MemoryStats:
         """Return the numbers from which both replies are made."""
         engine = self._engine
         used = self.take_peak()
-        resident = engine.host.memory()["used_memory"]
+        resident = engine.services.memory()["used_memory"]
         log = self.log_buffer()
         stream = engine.replication.stream
         backlog, replicas = (0, 0) if stream is None else stream.buffer_bytes()

@@ -428,14 +428,14 @@ class Tracking(KeyObserver):
 
     @cython.ccall
     def schedule(self) -> cython.bint:
-        """Let the host call `broadcast` soon if keys were recorded for it."""
+        """Let the services call `broadcast` soon if keys were recorded for it."""
         state: PrefixState
         if self._posted:
             return True
         for state in self.prefixes.values():
             if state.keys:
                 self._posted = True
-                self.engine.host.broadcast_soon()
+                self.engine.services.broadcast_soon()
                 return True
         return False
 

@@ -213,7 +213,7 @@ class ScriptCalls(LuaCaller):
         if self.busy:
             self.busy = False
             self.engine.busy = False
-            self.engine.host.script_ended()
+            self.engine.services.script_ended()
         return True
 
     @cython.ccall
@@ -568,7 +568,7 @@ class ScriptCalls(LuaCaller):
             raise self._interpreter.fault(b"ERR Invalid " + word + b" level.")
         words = [_lua_number(arg) if type(arg) in (int, float) else arg for arg in args[1:]]
         line = b" ".join([word for word in words if type(word) is bytes])
-        self.engine.host.log_line(line.decode("utf-8", "surrogateescape"), _LEVELS[level])
+        self.engine.services.log_line(line.decode("utf-8", "surrogateescape"), _LEVELS[level])
         return ()  # no value, where None would be nil
 
     def setresp(self, *args: Any) -> tuple[()]:
@@ -639,7 +639,7 @@ class ScriptCalls(LuaCaller):
         if not self.killed and threshold > 0:
             if not self.busy and engine.clock.uptime_ms() - self.started_ms >= threshold:
                 self._enter_busy()
-            if self.busy and engine.host.serve_while_busy(self.caller):
+            if self.busy and engine.services.serve_while_busy(self.caller):
                 self.killed = True  # SHUTDOWN NOSAVE: as if the process had ended here
                 engine.propagation.end_run()
                 del engine.propagation.pending[:]
@@ -650,7 +650,7 @@ class ScriptCalls(LuaCaller):
         kind = b"FUNCTION" if self.function else b"SCRIPT"
         if not self._announced:
             self._announced = True
-            engine.host.log_line(f"Lua script killed by user with {kind.decode()} KILL.", "notice")
+            engine.services.log_line(f"Lua script killed by user with {kind.decode()} KILL.", "notice")
         return b"ERR Script killed by user with " + kind + b" KILL" + (b"." if self._is_valkey() else b"...")
 
     def _enter_busy(self) -> None:
@@ -658,7 +658,7 @@ class ScriptCalls(LuaCaller):
         self.engine.busy = True
         kind = "FUNCTION" if self.function else "SCRIPT"
         elapsed = self.engine.clock.uptime_ms() - self.started_ms
-        self.engine.host.log_line(
+        self.engine.services.log_line(
             f"Slow script detected: still in execution after {elapsed} milliseconds. You can try killing the script "
             f"using the {kind} KILL command. Script name is: {self.name.decode('utf-8', 'surrogateescape')}."
         )

@@ -17,13 +17,13 @@ from rillet.runtime.engine import Engine
 from rillet.runtime.registry import load_commands
 from rillet.runtime.settings.settings import Settings
 from rillet.server.acl_file import load_users
-from rillet.server.host import DurableHost
 from rillet.server.log_lines import JOURNAL, WARNING, configure_log, say
 from rillet.server.metrics_http import MetricsListener
 from rillet.server.persistence import ServerPersistence
 from rillet.server.process import Process, adjust_files, daemonize
 from rillet.server.redis_conf import Configuration, load
 from rillet.server.server import Server, calm_garbage_collector, event_loop_factory
+from rillet.server.server_services import DurableServices
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -98,7 +98,7 @@ async def _serve(configuration: Configuration, folder: Path, is_store: bool, loo
     server.replicas.use_files(persistence.children, persistence.snapshots)
     process = Process(settings, configuration.file)
     server.timers.jobs.append(process.watch)
-    engine.host = DurableHost(server, persistence, configuration, process)
+    engine.services = DurableServices(server, persistence, configuration, process)
     load_all(engine, configuration.modules, configuration.module_settings)
     load_users(engine, configuration.users)
     engine.loading = True

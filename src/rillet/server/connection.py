@@ -389,10 +389,10 @@ class ClientConnection:
         if reply[:1] == b"-":
             error = reply[1:].strip().decode("utf-8", "backslashreplace")
             master = "primary" if self.engine.settings.compat.valkey else "master"
-            self.engine.host.log_line(f"== CRITICAL == This {master} is sending an error to its replica: '{error}' "
+            self.engine.services.log_line(f"== CRITICAL == This {master} is sending an error to its replica: '{error}' "
                                       f"after processing the command '{name}'")  # fmt: skip
         line = client_line(session, session).decode("utf-8", "backslashreplace")
-        self.engine.host.log_line(f"Replica generated a reply to command '{name}', disconnecting it: {line}")
+        self.engine.services.log_line(f"Replica generated a reply to command '{name}', disconnecting it: {line}")
         self.close()
         return False
 

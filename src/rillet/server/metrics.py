@@ -137,7 +137,7 @@ def _memory() -> Iterator[Metric]:
 
 
 def _persistence(server: Server) -> Iterator[Metric]:
-    facts = {**server.engine.host.info_sections().get("persistence", dict)()}
+    facts = {**server.engine.services.info_sections().get("persistence", dict)()}
 
     def ok(name: str) -> bool:
         return str(facts.get(name, "ok")) == "ok"

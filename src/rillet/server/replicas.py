@@ -61,7 +61,7 @@ class Replicas:
                                "master")  # fmt: skip
         if state.stream is None and state.master is None:
             state.begin_history()
-            self._engine.host.log_line(f"Replication backlog created, my new replication IDs are '{state.id}' and "
+            self._engine.services.log_line(f"Replication backlog created, my new replication IDs are '{state.id}' and "
                                        f"'{state.id2}'", "notice")  # fmt: skip
         self.stream().attach(session, history, offset)
 

@@ -28,12 +28,12 @@ from rillet.server.addresses import Addresses
 from rillet.server.busy import BusyClients
 from rillet.server.client_memory import ClientMemory
 from rillet.server.connection import ClientConnection
-from rillet.server.host import NEEDS_LOG, ServerHost
 from rillet.server.log_lines import LOGGER, WARNING, configure_log, say
 from rillet.server.pauses import Pauses
 from rillet.server.protected_mode import default_user_is_open, denied, is_local
 from rillet.server.replica_link import ReplicaLink
 from rillet.server.replicas import Replicas
+from rillet.server.server_services import NEEDS_LOG, ServerServices
 from rillet.server.server_stats import ServerStats
 from rillet.server.tls import CONTEXT_SETTINGS, HANDSHAKE_SECONDS, TlsContext, TlsError, TlsTransport
 from rillet.server.unix_socket import CannotListen, UnixSocket
@@ -106,7 +106,7 @@ class Server:
         self.pauses = Pauses(engine)
         # Functions of modules that were posted before the event loop ran; None once it runs.
         self._early: list[Callable[[], None]] | None = []
-        engine.host = ServerHost(self)
+        engine.services = ServerServices(self)
         self.replicas = Replicas(self)
         self.client_memory.take_settings()
 
@@ -231,7 +231,7 @@ class Server:
         for connection in list(self.slow):
             connection.within_limits()
         self.stats.sample(now)
-        peers = getattr(self.engine.host, "peers", None)
+        peers = getattr(self.engine.services, "peers", None)
         if peers:
             peers.close_idle()
 
@@ -458,7 +458,7 @@ class Server:
         engine.stats.log_ns += spent
         if spent >= engine.monitored_ns:
             engine.latency.add(b"aof-write", spent)
-            has_child = engine.host.has_child()
+            has_child = engine.services.has_child()
             cause = b"pending-fsync" if syncing else b"active-child" if has_child else b"alone"
             engine.latency.add(b"aof-write-" + cause, spent)
         return position
@@ -529,7 +529,7 @@ class Server:
         self.addresses.close()
         self.replica.close()
         self.replicas.close()
-        peers = getattr(self.engine.host, "peers", None)
+        peers = getattr(self.engine.services, "peers", None)
         if peers is not None:
             peers.close()
         self._stopping.set()

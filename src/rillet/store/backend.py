@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rillet.host.idle_timers import IdleTimers
-from rillet.host.memory_host import MemoryHost
+from rillet.host.memory_services import MemoryServices
 from rillet.keyspace.clock import Clock
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings.settings import Settings
@@ -100,10 +100,10 @@ class MemoryBackend(Backend):
     def _begin(self) -> None:
         engine, lock = self._transport.engine, self._transport.lock
         self.timers = IdleTimers(engine, lock, expires=self._expires)
-        self._host = engine.host = self._new_host(engine, lock)
+        self._services = engine.services = self._new_services(engine, lock)
 
-    def _new_host(self, engine: Engine, lock: Any) -> MemoryHost:
-        return MemoryHost(engine, lock, self.timers.thread)
+    def _new_services(self, engine: Engine, lock: Any) -> MemoryServices:
+        return MemoryServices(engine, lock, self.timers.thread)
 
     def transport(self) -> InProcessTransport:
         return self._transport
@@ -155,7 +155,7 @@ class MemoryBackend(Backend):
             server, self._server = self._server, None
         if server is not None:
             server.close()
-        self._host.close()
+        self._services.close()
         with self._transport.lock:
             self.timers.close()
         self._transport.close()

@@ -1,6 +1,6 @@
 """ACL SETUSER, GETUSER, DELUSER, LIST, USERS, LOAD and SAVE: the users and their rules (Redis: acl.c).
 
-The host reads and writes the ACL file: `Host.read_acl_file`, `Host.write_acl_file`.
+`EngineServices.read_acl_file` and `write_acl_file` read and write the ACL file.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _file_name(session: Session) -> str:
 def acl_load(session: Session, argv: list[bytes]) -> None:
     """Replace the users by those of the ACL file; if the file has a mistake, change nothing."""
     engine, name = session.engine, _file_name(session)
-    engine.acl.load(engine.host.read_acl_file(), name)
+    engine.acl.load(engine.services.read_acl_file(), name)
     session.out.ok()
 
 
@@ -119,5 +119,5 @@ def acl_save(session: Session, argv: list[bytes]) -> None:
     """Write the users to the ACL file."""
     engine = session.engine
     _file_name(session)
-    engine.host.write_acl_file(b"".join(line + b"\n" for line in engine.acl.lines()))
+    engine.services.write_acl_file(b"".join(line + b"\n" for line in engine.acl.lines()))
     session.out.ok()

@@ -1,7 +1,7 @@
 """The CLIENT subcommands about other connections: LIST, INFO, KILL, UNBLOCK, PAUSE (Redis: networking.c).
 
-`session.transport` is the connection that the frontend attached to a session; it has addresses and `close`. The host
-pauses clients. A session of an embedded store has no transport, and the host of such a store cannot pause clients.
+`session.transport` is the connection that the frontend attached to a session; it has addresses and `close`. A server
+pauses clients. A session of an embedded store has no transport, and such a store cannot pause clients.
 """
 
 from __future__ import annotations
@@ -108,7 +108,8 @@ def client_pause(session: Session, argv: list[bytes]) -> None:
     if mode not in (b"write", b"all"):
         raise CommandError("CLIENT PAUSE mode must be WRITE or ALL")
     milliseconds = timeout_ms(argv[2])
-    session.engine.host.pause(session.engine.clock.uptime_ms() + milliseconds if milliseconds else 0, mode == b"write")
+    until = session.engine.clock.uptime_ms() + milliseconds if milliseconds else 0
+    session.engine.services.pause(until, mode == b"write")
     session.out.ok()
 
 
@@ -116,7 +117,7 @@ def client_pause(session: Session, argv: list[bytes]) -> None:
          complexity="O(N) for N paused clients")
 def client_unpause(session: Session, argv: list[bytes]) -> None:
     """Resume the clients that CLIENT PAUSE holds back."""
-    session.engine.host.unpause()
+    session.engine.services.unpause()
     session.out.ok()
 
 

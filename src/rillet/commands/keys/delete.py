@@ -77,7 +77,7 @@ def flushdb(session: Session, argv: list[bytes]) -> None:
 def flushall(session: Session, argv: list[bytes]) -> None:
     """Delete all keys of all databases."""
     session.dirty += _flush(session, argv, session.engine.databases)
-    if not session.engine.loading and session.engine.host.flushed():
-        session.dirty = 0  # the host has saved the empty databases as an RDB file
+    if not session.engine.loading and session.engine.services.flushed():
+        session.dirty = 0  # the server has saved the empty databases as an RDB file
     session.propagate(argv)
     session.out.ok()

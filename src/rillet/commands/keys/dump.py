@@ -63,7 +63,7 @@ def restore(session: Session, argv: list[bytes]) -> None:
         value, payload = _value(session, argv)
     except (Corrupt, IndexError, OverflowError, MemoryError) as error:
         shown = _shown(session, key)
-        session.engine.host.log_line(f"RESTORE of {shown} was refused: {rdb.refusal(argv[3], error)}", "verbose")
+        session.engine.services.log_line(f"RESTORE of {shown} was refused: {rdb.refusal(argv[3], error)}", "verbose")
         raise CommandError("Bad data format") from None
     _put(session, argv, value, payload, ttl, options)
 
@@ -86,7 +86,7 @@ def _value(session: Session, argv: list[bytes]) -> tuple[object, bytes]:
         if (changed or corrected) and session.engine.log is not None:
             payload = rdb.dump(value, settings.rdbcompression)
     if corrected:
-        session.engine.host.log_line(f"RESTORE of {_shown(session, argv[1])}: {'; '.join(corrected)}")
+        session.engine.services.log_line(f"RESTORE of {_shown(session, argv[1])}: {'; '.join(corrected)}")
     return value, payload
 
 

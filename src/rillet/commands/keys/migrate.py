@@ -2,9 +2,9 @@
 
     key -> DUMP payload -> RESTORE key ttl payload [REPLACE] -> the other server -> +OK -> DEL key
 
-The host sends the commands (`Host.exchange`): it has the sockets. As in Redis, nothing else runs meanwhile, up to the
-timeout, so that a key never exists on both servers for other clients. A key is deleted and its DEL is logged only after
-the other server has accepted it; after a lost connection a key may exist on both.
+`EngineServices.exchange` sends the commands: a server has the sockets. As in Redis, nothing else runs meanwhile, up to
+the timeout, so that a key never exists on both servers for other clients. A key is deleted and its DEL is logged only
+after the other server has accepted it; after a lost connection a key may exist on both.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def migrate(session: Session, argv: list[bytes]) -> None:
         session.out.simple(b"NOKEY")
         return
     setup = [[b"AUTH", *options.login]] if options.login else []
-    replies = session.engine.host.exchange((text(argv[1]), text(argv[2])), setup, target,
+    replies = session.engine.services.exchange((text(argv[1]), text(argv[2])), setup, target,
                                            [argv for _, argv in moving], timeout)
     _finish(session, options, [key for key, _ in moving], replies)
 

@@ -1,7 +1,7 @@
 """CONFIG: read and change the settings of a running server (Redis: config.c).
 
 CONFIG SET changes all given settings or none: it parses every value before it sets the first one, and restores all
-settings if the host rejects one (`Host.setting_changed`).
+settings if the server or store rejects one (`EngineServices.setting_changed`).
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def config_set(session: Session, argv: list[bytes]) -> None:
 
 
 def _take(engine: CommandEngine, chosen: list[SettingType], values: list[Any]) -> None:
-    """Set all values and apply them in the host; restore all values if the host rejects one."""
+    """Set all values and apply them (EngineServices); restore all values if one is rejected."""
     settings = engine.settings
     before = [getattr(settings, parameter.attribute) for parameter in chosen]
     for parameter, value in zip(chosen, values, strict=True):
@@ -121,11 +121,11 @@ def _take(engine: CommandEngine, chosen: list[SettingType], values: list[Any]) -
 
 
 def _apply(engine: CommandEngine, parameter: SettingType, value: Any) -> None:
-    """Apply the new value of a setting in the host, or in the module that declares it; SettingError."""
+    """Apply the new value of a setting in the server or store, or in the module that declares it; SettingError."""
     if parameter.name.lower() in engine.settings.module_parameters:
         engine.modules.accept_setting(parameter, value)
     else:
-        engine.host.setting_changed(parameter.alias or parameter.name)
+        engine.services.setting_changed(parameter.alias or parameter.name)
 
 
 def _restore(
@@ -150,7 +150,7 @@ def config_resetstat(session: Session, argv: list[bytes]) -> None:
     engine.replication.reset_stats()
     for database in engine.databases:
         database.hits = database.misses = 0
-    engine.host.reset_stats()
+    engine.services.reset_stats()
     session.out.ok()
 
 
@@ -162,7 +162,7 @@ def config_rewrite(session: Session, argv: list[bytes]) -> None:
 
 def rewrite_config(session: Session, everything: bool) -> None:
     """Write the settings and reply; `everything` includes defaults (config.c: rewriteConfig)."""
-    session.engine.host.rewrite_config(everything)
+    session.engine.services.rewrite_config(everything)
     session.out.ok()
 
 

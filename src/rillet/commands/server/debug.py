@@ -114,7 +114,7 @@ def _set_allow_access_expired(session: Session, argv: list[bytes]) -> None:
 @action("log", 3, usage="<message>")
 def _log(session: Session, argv: list[bytes]) -> None:
     """Write a line to the server's log."""
-    session.engine.host.log_line("DEBUG LOG: " + text(argv[2]))
+    session.engine.services.log_line("DEBUG LOG: " + text(argv[2]))
     session.out.ok()
 
 
@@ -251,7 +251,7 @@ def _reload(session: Session, argv: list[bytes]) -> None:
         raise CommandError("DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options.")
     if b"noflush" not in options:
         session.engine.tracking.invalidate_all()
-    session.engine.host.reload(
+    session.engine.services.reload(
         save=b"nosave" not in options, flush=b"noflush" not in options, merge=b"merge" in options
     )
     session.out.ok()
@@ -261,7 +261,7 @@ def _reload(session: Session, argv: list[bytes]) -> None:
 def _loadaof(session: Session, argv: list[bytes]) -> None:
     """Empty all databases and load the append-only file."""
     session.engine.tracking.invalidate_all()
-    session.engine.host.load_log()
+    session.engine.services.load_log()
     session.out.ok()
 
 

@@ -53,7 +53,7 @@ def _aof_flush_sleep(session: Session, argv: list[bytes]) -> None:
 @action("pause-cron", 3, usage="<0|1>")
 def _pause_cron(session: Session, argv: list[bytes]) -> None:
     """Stop the periodic jobs (1) or restart them (0)."""
-    session.engine.host.pause_cron(atoi(argv[2]) != 0)
+    session.engine.services.pause_cron(atoi(argv[2]) != 0)
     session.out.ok()
 
 
@@ -128,7 +128,7 @@ def _listpack(session: Session, argv: list[bytes]) -> None:
         raise CommandError("Not a listpack encoded object.")
     place = KeyPlace(session.db.index, argv[2])
     payload = rdb.dump(value, session.engine.settings.rdbcompression, place=place)
-    session.engine.host.log_line(f"DEBUG LISTPACK {text(argv[2])}: {payload[:-10].hex(' ')}")
+    session.engine.services.log_line(f"DEBUG LISTPACK {text(argv[2])}: {payload[:-10].hex(' ')}")
     session.out.simple(b"Listpack structure printed on stdout")
 
 

@@ -1,7 +1,8 @@
 """INFO: lines `name:value` under `# Section` heads (Redis: server.c, genRedisInfoString).
 
-Each section is a function of the engine (info_sections.py). The host adds fields that only it can compute, and its own
-sections (`Host.info_sections`). The order of the sections is Redis's, whatever the order of the arguments.
+Each section is a function of the engine (info_sections.py). The server or store adds fields that only it can compute,
+and its own sections (`EngineServices.info_sections`). The order of the sections is Redis's, whatever the order of the
+arguments.
 """
 
 from __future__ import annotations
@@ -134,12 +135,12 @@ _NOT_DEFAULT = frozenset(("commandstats", "latencystats", "keysizes", "cluster_i
 _OWN_NAME_ONLY = frozenset(("debug",))
 
 
-def _chosen(engine: CommandEngine, wanted: list[str], of_host: Iterable[str]) -> list[str]:
-    """Return the names of the sections to show, in Redis's order, then those of the host."""
+def _chosen(engine: CommandEngine, wanted: list[str], of_services: Iterable[str]) -> list[str]:
+    """Return the names of the sections to show, in Redis's order, then those of the services."""
     compat = engine.settings.compat
     known = [section.name for section in _SECTIONS if section.known_to(compat)]
     asked = set(wanted or ["default"])
-    own = [name for name in of_host if name not in _HEADS]
+    own = [name for name in of_services if name not in _HEADS]
     everything = bool(asked & {"all", "everything"})
     if everything:
         asked.update(name for name in known if name not in _OWN_NAME_ONLY)
@@ -152,14 +153,14 @@ def _chosen(engine: CommandEngine, wanted: list[str], of_host: Iterable[str]) ->
 
 def info_text(engine: CommandEngine, wanted: list[str]) -> bytes:
     """Return the text of INFO for the wanted sections, by default those of "default"."""
-    host: Mapping[str, Callable[[], Facts]] = engine.host.info_sections()
+    services: Mapping[str, Callable[[], Facts]] = engine.services.info_sections()
     parts = []
     of_modules = {} if engine.modules is None else engine.modules.info(wanted)
     by_name = {section.name: section.facts for section in _SECTIONS}
-    for name in _chosen(engine, wanted, host):
+    for name in _chosen(engine, wanted, services):
         facts = {**by_name[name](engine)} if name in by_name else {}
-        if name in host:
-            facts.update(host[name]())
+        if name in services:
+            facts.update(services[name]())
         rows = (f"{key}:{value}" for key, value in facts.items())
         if name == "modules" and engine.modules is not None:
             rows = iter(engine.modules.rows())

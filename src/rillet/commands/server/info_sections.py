@@ -1,8 +1,8 @@
 """The sections of INFO that the engine computes: a function of the engine for each (Redis: server.c).
 
 A field exists in the servers that have it: `compat` decides. The fields of features that rillet lacks (a cluster,
-replicas, threads for input and output) have the values of a Redis that does not use them. The host adds or overrides
-the fields that only it knows (`Host.info_sections`).
+replicas, threads for input and output) have the values of a Redis that does not use them. The server or store adds or
+overrides the fields that only it knows (`EngineServices.info_sections`).
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def _pause(engine: CommandEngine) -> dict[str, Any]:
     """Return Valkey's fields about CLIENT PAUSE."""
     if not engine.paused:
         return {"paused_reason": "none", "paused_actions": "none", "paused_timeout_milliseconds": 0}
-    reason, left = engine.host.pause_state()
+    reason, left = engine.services.pause_state()
     return {"paused_reason": reason, "paused_actions": "write" if engine.paused == PAUSE_WRITES else "all",
             "paused_timeout_milliseconds": left}  # fmt: skip
 
@@ -156,7 +156,7 @@ def memory(engine: CommandEngine) -> Facts:
 
 
 def persistence(engine: CommandEngine) -> Facts:
-    """Return INFO persistence; a host with files and child processes overrides the values."""
+    """Return INFO persistence; a server or store with files overrides the values."""
     compat = engine.settings.compat
     saves = {"rdb_saves": 0, **({"rdb_saves_consecutive_failures": 0} if compat.knows(84) else {})}
     forks = {"module_fork_in_progress": 0, "module_fork_last_cow_size": 0}
@@ -181,7 +181,7 @@ def persistence(engine: CommandEngine) -> Facts:
 
 def threads(engine: CommandEngine) -> Facts:
     """Return INFO threads (Redis 8.0): one thread reads, writes and runs the commands."""
-    facts = {**engine.host.info_sections().get("stats", dict)()}
+    facts = {**engine.services.info_sections().get("stats", dict)()}
     reads, writes = facts.get("total_reads_processed", 0), facts.get("total_writes_processed", 0)
     return {"io_thread_0": f"clients={len(engine.sessions)},reads={reads},writes={writes}"}
 
@@ -209,7 +209,7 @@ def stats(engine: CommandEngine) -> Facts:
         "keyspace_misses": sum(database.misses for database in engine.databases),
         "pubsub_channels": len(engine.channels.channels), "pubsub_patterns": len(engine.channels.patterns),
         "pubsubshard_channels": len(engine.channels.shards), "latest_fork_usec": 0, "total_forks": 0,
-        "migrate_cached_sockets": len(getattr(engine.host, "peers", None) or ()), "slave_expires_tracked_keys": 0,
+        "migrate_cached_sockets": len(getattr(engine.services, "peers", None) or ()), "slave_expires_tracked_keys": 0,
         **engine.defrag.stats(), "tracking_total_keys": len(engine.tracking.table),
         "tracking_total_items": engine.tracking.items, "tracking_total_prefixes": len(engine.tracking.prefixes),
         "unexpected_error_replies": 0, "total_error_replies": counted.error_replies,

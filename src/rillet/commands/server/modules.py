@@ -36,7 +36,7 @@ def _load(session: Session, path: bytes, arguments: list[bytes], settings: dict[
     try:
         loading.load_module(session.engine, name, arguments, settings, exact=settings is not None)
     except loading.LoadError as error:
-        session.engine.host.log_line(f"Module {name} failed to load: {error}")
+        session.engine.services.log_line(f"Module {name} failed to load: {error}")
         raise CommandError(_FAILED) from None
     session.out.ok()
 
@@ -63,7 +63,7 @@ def module_loadex(session: Session, argv: list[bytes]) -> None:
             arguments = argv[at + 1 :]
             break
         if word != b"config" or at + 2 >= len(argv):
-            session.engine.host.log_line(
+            session.engine.services.log_line(
                 "CONFIG specified without name value pair" if word == b"config"
                 else f"Syntax Error from arguments to loadex around {text(argv[at])}.", "notice")  # fmt: skip
             raise CommandError(_FAILED)

@@ -1,6 +1,6 @@
 """REPLICAOF, ROLE, and the fields of INFO replication of a replica (Redis: replication.c, server.c).
 
-The host opens the connection (`Host.follow`); rillet.replication.replica has the states that ROLE and INFO show.
+`EngineServices.follow` opens the connection; rillet.replication.replica has the states that ROLE and INFO show.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def _follow(session: Session, argv: list[bytes]) -> None:
     state = engine.replication
     if argv[1].lower() == b"no" and argv[2].lower() == b"one":
         if state.master is not None:
-            engine.host.promote()
-            engine.host.log_line(f"MASTER MODE enabled (user request from '{_client(session)}')")
+            engine.services.promote()
+            engine.services.log_line(f"MASTER MODE enabled (user request from '{_client(session)}')")
         session.out.ok()
         return
     port = integer(argv[2], "Invalid master port")
@@ -57,12 +57,12 @@ def _follow(session: Session, argv: list[bytes]) -> None:
         raise CommandError("Invalid master port")
     host = text(argv[1])
     if state.master is not None and state.master[0].lower() == host.lower() and state.master[1] == port:
-        engine.host.log_line("REPLICAOF would result into synchronization with the master we are already connected "
+        engine.services.log_line("REPLICAOF would result into synchronization with the master we are already connected "
                              "with. No operation performed.", "notice")  # fmt: skip
         session.out.simple(b"OK Already connected to specified master")
         return
-    engine.host.follow(host, port)
-    engine.host.log_line(f"REPLICAOF {host}:{port} enabled (user request from '{_client(session)}')", "notice")
+    engine.services.follow(host, port)
+    engine.services.log_line(f"REPLICAOF {host}:{port} enabled (user request from '{_client(session)}')", "notice")
     session.out.ok()
 
 

@@ -169,19 +169,19 @@ def psync(session: Session, argv: list[bytes]) -> None:
             raise CommandError("PSYNC FAILOVER can't be sent to a master.")
         if text(argv[1]).lower() != engine.replication.id:
             raise CommandError("PSYNC FAILOVER replid must match my replid.")
-        engine.host.log_line(f"Failover request received for replid {text(argv[1])}.")
-        engine.host.promote()
+        engine.services.log_line(f"Failover request received for replid {text(argv[1])}.")
+        engine.services.promote()
     try:
         offset = integer(argv[2])
     except CommandError:
         name = f"client id #{session.id}"
-        engine.host.log_line(f"Replica {name} asks for synchronization but with a wrong offset")
+        engine.services.log_line(f"Replica {name} asks for synchronization but with a wrong offset")
         raise
-    engine.host.attach_replica(session, text(argv[1]), offset)
+    engine.services.attach_replica(session, text(argv[1]), offset)
 
 
 @command("sync", arity=1, flags="admin noscript no_async_loading no_multi", since="1.0.0", complexity="O(1)")
 def sync(session: Session, argv: list[bytes]) -> None:
     """Make this connection that of a replica, with a snapshot and without offsets."""
     if not session.state & (REPLICA | MONITOR):
-        session.engine.host.attach_replica(session, None, -1)
+        session.engine.services.attach_replica(session, None, -1)

@@ -176,7 +176,7 @@ class CommandApplier:
             self.refused += 1
             if self.refused <= _NAMED:
                 text = f"== CRITICAL == {self.path}: offset {self.here}: {command!r} was refused and omitted: {reason}"
-                self.engine.host.log_line(text)
+                self.engine.services.log_line(text)
             return
         if reason.startswith("ERR unknown command"):
             name = argv[0][:100].decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""The failure state of a log: the reason, the log position of the failure, and the host's callbacks.
+"""The failure state of a log: the reason, the log position of the failure, and the callbacks of the log's owner.
 
     write fails           the bytes stay in the buffer; `AppendOnlyLog.tick` retries once a second
     sync fails, or        the content of the files is unknown and is never reported safe again; the log needs a new

@@ -421,7 +421,8 @@ class _RdbLoader:
         self.empty += 1
         if self.empty <= _NAMED:
             name = key.decode("utf-8", "backslashreplace")
-            self.engine.host.log_line(f"rdbLoadObject skipping empty key: {name if name.isprintable() else repr(name)}")
+            shown = name if name.isprintable() else repr(name)
+            self.engine.services.log_line(f"rdbLoadObject skipping empty key: {shown}")
 
     def _report_corrected(self, key: bytes) -> None:
         """Log what the loader of a value corrected: one line for each of the first ten keys."""
@@ -431,7 +432,7 @@ class _RdbLoader:
         if self.corrected <= _NAMED:
             name = key.decode("utf-8", "backslashreplace")
             shown = name if name.isprintable() else repr(name)
-            self.engine.host.log_line(f"{self.name}: the key {shown} (database {self.database.index}): {found}")
+            self.engine.services.log_line(f"{self.name}: the key {shown} (database {self.database.index}): {found}")
 
 
 __all__ = ["Kept", "KeptValue", "Loaded", "Unknown", "kept_of", "load_rdb", "load_rdb_from",

@@ -215,7 +215,7 @@ class _RdbFileWriter:
         facts = {
             b"redis-ver": engine.settings.compat.redis_version.encode(), b"redis-bits": b"64",
             b"ctime": b"%d" % (engine.clock.now_ms() // 1000),
-            b"used-mem": b"%d" % engine.host.memory()["used_memory"],
+            b"used-mem": b"%d" % engine.services.memory()["used_memory"],
             **({} if log_base else engine.replication.saved_position()), b"aof-base": b"%d" % log_base,
         }  # fmt: skip
         for name, value in facts.items():

@@ -18,7 +18,7 @@ from rillet.client.connection import Connection
 from rillet.client.errors import ConnectorError
 from rillet.client.loop_timers import sleep
 from rillet.errors import CommandError, StoreTimeout
-from rillet.host.memory_host import MemoryHost
+from rillet.host.memory_services import MemoryServices
 from rillet.modules.loading import OpenModules
 from rillet.persistence.write_gate import WriteGate
 from rillet.real_time import monotonic
@@ -58,8 +58,8 @@ class Lag(NamedTuple):
     seconds: float
 
 
-class FollowHost(MemoryHost):
-    """The host of an engine that follows a server until its store is closed."""
+class FollowServices(MemoryServices):
+    """The services of an engine that follows a server until its store is closed."""
 
     def promote(self) -> None:
         """Refuse REPLICAOF NO ONE."""
@@ -90,8 +90,8 @@ class FollowBackend(MemoryBackend):
         self.link = FollowLink(engine, transport.lock, address, self.keys, log, directory)
         self.link.start(resumable)
 
-    def _new_host(self, engine: Engine, lock: Any) -> MemoryHost:
-        return FollowHost(engine, lock, self.timers.thread)
+    def _new_services(self, engine: Engine, lock: Any) -> MemoryServices:
+        return FollowServices(engine, lock, self.timers.thread)
 
     def save(self, execute: Execute, path: Path | None) -> Path:
         if path is None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from rillet.errors import StoreClosed, StoreError
 from rillet.host.directory import LOG_FOLDER, Directory
 from rillet.host.files import SpawningFiles
-from rillet.host.memory_host import MemoryHost
+from rillet.host.memory_services import MemoryServices
 from rillet.host.recovery import recovered
 from rillet.host.timers import EngineTimers
 from rillet.loggers import logger
@@ -30,7 +30,7 @@ from rillet.runtime.engine import Engine
 from rillet.runtime.settings.settings import Settings
 from rillet.server.unix_socket import UNIX_SOCKETS, UnixSocket
 from rillet.store.display.progress import ProgressBar
-from rillet.store.sharing.owner_host import QuietHost
+from rillet.store.sharing.owner_services import QuietServices
 from rillet.store.sharing.owner_thread import OwnerThread, redirect_to_null
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Owner:
         self.directory = directory
         self._separate = separate
         self.engine = Engine(settings)
-        self.engine.host = MemoryHost(self.engine, lock)
+        self.engine.services = MemoryServices(self.engine, lock)
         self._settings: Any = settings
         self.lock = lock
         load_all(self.engine, *modules)
@@ -67,7 +67,7 @@ class Owner:
         self.timers = EngineTimers(self.engine, lock, self._write, lambda: settings.hz)
         self.timers.jobs.append(self.cron)
         try:
-            self.host = self.engine.host = QuietHost(self)
+            self.services = self.engine.services = QuietServices(self)
             self._socket = self._listen() if UNIX_SOCKETS else None
             self._thread = OwnerThread(None if self._socket is None else self._socket.opened, self.server)
             self.timers.start(self._thread.later)
@@ -101,10 +101,10 @@ class Owner:
 
     def _new_server(self, kind: type[GuardedServer] | None = None) -> EngineServer:
         from rillet.store.sharing.guarded_server import GuardedServer
-        from rillet.store.sharing.served_owner import OwnerHost
+        from rillet.store.sharing.served_owner import OwnerServices
         from rillet.store.sharing.serving import EngineServer
 
-        return EngineServer(self.engine, self.lock, kind or GuardedServer, lambda server: OwnerHost(self, server),
+        return EngineServer(self.engine, self.lock, kind or GuardedServer, lambda server: OwnerServices(self, server),
                             self._socket)  # fmt: skip
 
     def _warn(self, text: str) -> None:
@@ -155,7 +155,7 @@ class Owner:
         elif self._socket is not None:
             self._socket.opened.close()
             self._socket.remove()
-        self.host.close()
+        self.services.close()
         try:
             with self.lock:
                 self.files.close()

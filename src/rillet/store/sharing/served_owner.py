@@ -1,23 +1,23 @@
-"""OwnerHost: the host of a directory's owner that has a server."""
+"""OwnerServices: the services of a directory's owner that has a server."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rillet.server.host import ServerHost
 from rillet.server.server import Server
-from rillet.store.sharing.owner_host import FilesOfOwner
+from rillet.server.server_services import ServerServices
+from rillet.store.sharing.owner_services import OwnerFileServices
 
 if TYPE_CHECKING:
     from rillet.store.sharing.owner import Owner
 
 
-class OwnerHost(FilesOfOwner, ServerHost):
+class OwnerServices(OwnerFileServices, ServerServices):
     """The services of the owner's files, and of its server."""
 
     def __init__(self, owner: Owner, server: Server) -> None:
-        ServerHost.__init__(self, server)
+        ServerServices.__init__(self, server)
         self._owner, self._files = owner, owner.files
 
 
-__all__ = ["OwnerHost"]
+__all__ = ["OwnerServices"]

@@ -29,10 +29,10 @@ from urllib.parse import quote
 from rillet.client.address import Address
 from rillet.errors import CommandError, StoreError
 from rillet.runtime.engine import Engine
-from rillet.runtime.host import DefaultHost
+from rillet.runtime.engine_services import DefaultServices
 from rillet.server import listeners
-from rillet.server.host import ServerHost
 from rillet.server.server import Server, event_loop_factory
+from rillet.server.server_services import ServerServices
 from rillet.server.unix_socket import CannotListen, UnixSocket, unix_url
 from rillet.store.sharing.guarded_server import TURNS_OF_AN_ACCEPT, GuardedConnection, GuardedServer, descriptors
 from rillet.store.sharing.owner_thread import redirect_to_null
@@ -266,8 +266,8 @@ class LoopThread:
             completed(self._thread.join)
 
 
-class EmbeddedHost(ServerHost):
-    """The host of an engine in memory that is served. SHUTDOWN is refused, as without a server.
+class EmbeddedServices(ServerServices):
+    """The services of an engine in memory that is served. SHUTDOWN is refused, as without a server.
 
     So is REPLICAOF if the engine follows a server already (rillet.follow).
     """
@@ -286,28 +286,28 @@ class EmbeddedHost(ServerHost):
             raise CommandError("this store is a replica of rillet.follow: close it, and open another store")
 
     def shutdown(self, *, save: bool, nosave: bool, force: bool, now: bool) -> bool:
-        return DefaultHost.shutdown(self, save=save, nosave=nosave, force=force, now=now)
+        return DefaultServices.shutdown(self, save=save, nosave=nosave, force=force, now=now)
 
 
 class EngineServer:
-    """The server around an engine of this process, in a thread. Its host replaces the engine's, until it closes.
+    """The server around an engine of this process, in a thread. Its services replace the engine's, until it closes.
 
-    server, host: make them. unix: the Unix socket of the settings, which listens already. The caller of the constructor
-    may hold the lock: it does not wait for the thread, which needs the lock for the first client.
+    server, services: make them. unix: the Unix socket of the settings, which listens already. The caller of the
+    constructor may hold the lock: it does not wait for the thread, which needs the lock for the first client.
     """
 
     def __init__(self, engine: Engine, lock: contextlib.AbstractContextManager[Any],
                  server: type[GuardedServer] = GuardedServer,
-                 host: Callable[[GuardedServer], ServerHost] = EmbeddedHost,
+                 services: Callable[[GuardedServer], ServerServices] = EmbeddedServices,
                  unix: UnixSocket | None = None) -> None:  # fmt: skip
         self._engine = engine
-        self._host = engine.host
+        self._services = engine.services
         self._thread = LoopThread("rillet-serve")
         loop = self._thread.loop
         with lock:
             self.server = server(engine, connection=GuardedConnection, guard=lock)
             self.server.loop, self.server.thread = loop, self._thread.number
-            engine.host = host(self.server)
+            engine.services = services(self.server)
         self._started = asyncio.run_coroutine_threadsafe(self.server.start(tcp=False, unix=unix), loop)
 
     def where(self) -> ServerLoop:
@@ -326,7 +326,7 @@ class EngineServer:
             return
         in_loop(self._stop(), self._thread.loop)
         self._thread.close()
-        self._engine.host = self._host
+        self._engine.services = self._services
 
     async def _stop(self) -> None:
         await asyncio.wrap_future(self._started)
@@ -343,7 +343,7 @@ class EngineServer:
     def forget_in_child(self) -> None:
         """Release the parent's sockets in a forked child."""
         redirect_to_null(descriptors(self.server))
-        self._engine.host = self._host
+        self._engine.services = self._services
         _from_parents.append(self)
 
 

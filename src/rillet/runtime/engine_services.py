@@ -1,11 +1,12 @@
-"""Host: the services that the engine requires from the program that contains it.
+"""EngineServices: what the engine requires from the program that contains it.
 
-    server   -> rillet.server.host     sockets, CLIENT PAUSE, a configuration file, RDB file and append-only file
-    store    -> rillet.store.sharing   the same without SHUTDOWN, in the process of an application
-    neither  -> DefaultHost            an engine in memory, in a test or in a Spark task
+    server   -> rillet.server.server_services   sockets, CLIENT PAUSE, a configuration file, RDB file, append-only file
+    store    -> rillet.store.sharing            the same without SHUTDOWN, in the process of an application
+    memory   -> rillet.host.memory_services     later calls in a thread, connections of MIGRATE
+    neither  -> DefaultServices                 an engine in memory, in a test or in a Spark task
 
-The engine opens no file, socket or thread. A command that needs one calls a method of `Engine.host`. A host derives
-from DefaultHost and overrides the services that it provides.
+The engine opens no file, socket or thread. A command that needs one calls a method of `Engine.services`. The services
+of a program derive from DefaultServices and override what it provides.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _NO_RDB_FILE = "this store is in memory and has no RDB file; Store.save(path) wr
 _NO_ACL_FILE = "only a server has an ACL file"
 
 
-class Host(Protocol):
+class EngineServices(Protocol):
     """The services that commands use; a method raises CommandError if it cannot do its work.
 
     Each method's default is for an engine without server and files: the method does nothing, or refuses with a reason.
@@ -102,7 +103,7 @@ class Host(Protocol):
         return {}
 
     def reset_stats(self) -> None:
-        """Reset the host's own counters (CONFIG RESETSTAT)."""
+        """Reset the counters of the services (CONFIG RESETSTAT)."""
         return
 
     # -- other servers -------------------------------------------------------------------------------
@@ -248,12 +249,12 @@ class Host(Protocol):
         raise CommandError("there is no append-only file to load")
 
 
-class DefaultHost(Host):
-    """The host of an engine that has no server and no files, and the base class of the other hosts."""
+class DefaultServices(EngineServices):
+    """The services of an engine that has no server and no files, and the base class of the others."""
 
     def __init__(self, engine: CommandEngine) -> None:
         self._engine = engine
         self._jobs = []
 
 
-__all__ = ["DefaultHost", "Host"]
+__all__ = ["DefaultServices", "EngineServices"]

@@ -1,8 +1,8 @@
-"""The host of a store in memory: a thread calls functions of modules later, while it holds the engine's lock.
+"""The services of a store in memory: a thread calls functions of modules later, and holds the engine's lock.
 
     module ── post, call_later ──► timers ──► thread ── lock ── function ── log
 
-A store that also serves a socket has an event loop, which calls the functions instead (rillet.server.host).
+A store that also serves a socket has an event loop, which calls the functions instead (rillet.server.server_services).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rillet.loggers import logger
 from rillet.protocol.peer_replies import Replies
 from rillet.runtime.engine import Engine
-from rillet.runtime.host import DefaultHost
+from rillet.runtime.engine_services import DefaultServices
 from rillet.timer_thread import TimerThread
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 LOGGER = logger("store")
 
 
-class MemoryHost(DefaultHost):
-    """The host of an engine in memory."""
+class MemoryServices(DefaultServices):
+    """The services of an engine in memory."""
 
     def __init__(self, engine: Engine, lock: Any, thread: TimerThread | None = None) -> None:
         super().__init__(engine)
@@ -66,4 +66,4 @@ class MemoryHost(DefaultHost):
         self._thread.end()
 
 
-__all__ = ["MemoryHost"]
+__all__ = ["MemoryServices"]

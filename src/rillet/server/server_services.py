@@ -1,7 +1,7 @@
-"""The host of a server's engine: the services of sockets and files that commands use.
+"""The services of a server: what commands use of its sockets and files.
 
-    ServerHost     any server, also the one inside a store that serves attached clients
-    DurableHost    a server that owns an append-only file and an RDB file (rillet.server.app)
+    ServerServices     any server, also the one inside a store that serves attached clients
+    DurableServices    a server that owns an append-only file and an RDB file (rillet.server.app)
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rillet.errors import CommandError
 from rillet.host.file_services import FileServices
 from rillet.host.process_memory import memory
 from rillet.protocol.peer_replies import Replies
-from rillet.runtime.host import DefaultHost
+from rillet.runtime.engine_services import DefaultServices
 from rillet.server import acl_file
 from rillet.server.config_rewrite import rewrite
 from rillet.server.log_lines import LEVELS, say
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 NEEDS_LOG = ("appendonly", "appendfsync")
 
 
-class ServerHost(DefaultHost):
+class ServerServices(DefaultServices):
     """The services that a server provides to its engine."""
 
     def __init__(self, server: Server) -> None:
@@ -151,12 +151,12 @@ class ServerHost(DefaultHost):
         self._server.setting_changed(name)
 
 
-class DurableHost(FileServices, ServerHost):
-    """The host of a server with files. `configuration` names the file that CONFIG REWRITE writes."""
+class DurableServices(FileServices, ServerServices):
+    """The services of a server with files. `configuration` names the file that CONFIG REWRITE writes."""
 
     def __init__(self, server: Server, files: ServerPersistence, configuration: Configuration,
                  process: Process) -> None:  # fmt: skip
-        ServerHost.__init__(self, server)
+        ServerServices.__init__(self, server)
         self._process = process
         self._files: ServerPersistence = files
         self._configuration = configuration
@@ -225,4 +225,4 @@ class DurableHost(FileServices, ServerHost):
         self._files.load_log()
 
 
-__all__ = ["NEEDS_LOG", "DurableHost", "ServerHost"]
+__all__ = ["NEEDS_LOG", "DurableServices", "ServerServices"]

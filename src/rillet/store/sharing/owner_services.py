@@ -1,7 +1,7 @@
 """What commands get from the owner of a directory: files always; a server when they first need one.
 
-    QuietHost    while no socket is in use    the services of a server start one
-    OwnerHost    around a server              rillet.store.sharing.served_owner
+    QuietServices    while no socket is in use    the services of a server start one
+    OwnerServices    around a server              rillet.store.sharing.served_owner
 """
 
 from __future__ import annotations
@@ -10,40 +10,41 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rillet.host.file_services import FileServices
-from rillet.host.memory_host import MemoryHost
+from rillet.host.memory_services import MemoryServices
 from rillet.host.process_memory import memory
 from rillet.protocol.peer_replies import Replies
-from rillet.runtime.host import DefaultHost, Host
+from rillet.runtime.engine_services import DefaultServices, EngineServices
 
 if TYPE_CHECKING:
     from rillet.store.sharing.owner import Owner
 
 
-class FilesOfOwner(FileServices):
+class OwnerFileServices(FileServices):
     """The services of the owner's files. SHUTDOWN is refused: the process that opened the store closes it."""
 
     _owner: Owner
 
     def shutdown(self, *, save: bool, nosave: bool, force: bool, now: bool) -> bool:
-        return DefaultHost.shutdown(self, save=save, nosave=nosave, force=force, now=now)
+        return DefaultServices.shutdown(self, save=save, nosave=nosave, force=force, now=now)
 
     def setting_changed(self, name: str) -> None:
         self._owner.setting_changed(name)
 
 
-class QuietHost(FilesOfOwner, MemoryHost):
-    """The host of an owner that no client uses. A service of sockets starts the server, whose host then has it."""
+class QuietServices(OwnerFileServices, MemoryServices):
+    """The services of an owner that no client uses. One that needs sockets starts the server, which then provides
+    it."""
 
     def __init__(self, owner: Owner) -> None:
-        MemoryHost.__init__(self, owner.engine, owner.lock)
+        MemoryServices.__init__(self, owner.engine, owner.lock)
         self._owner, self._files = owner, owner.files
 
-    def _served(self) -> Host:
+    def _served(self) -> EngineServices:
         self._owner.server()
-        return self._owner.engine.host
+        return self._owner.engine.services
 
     def log_line(self, text: str, level: str = "warning") -> None:
-        DefaultHost.log_line(self, text, level)
+        DefaultServices.log_line(self, text, level)
 
     def memory(self) -> dict[str, int]:
         return memory()
@@ -74,4 +75,4 @@ class QuietHost(FilesOfOwner, MemoryHost):
         self._served().stop_process()
 
 
-__all__ = ["FilesOfOwner", "QuietHost"]
+__all__ = ["OwnerFileServices", "QuietServices"]
