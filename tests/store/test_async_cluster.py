@@ -12,8 +12,8 @@ import pytest
 import rillet
 from rillet import Store
 from rillet.errors import CommandError, StoreClosed, StoreError, TransactionConflict
-from rillet.store import server_backend
 from rillet.store.aio import AsyncStore
+from rillet.store.backends import server_backend
 from tests.cluster import MASTERS, Cluster, running_cluster
 from tests.judge import redis_binary
 

@@ -11,7 +11,7 @@ import pytest
 import rillet
 from rillet import Store
 from rillet.errors import BusyGroup, CommandError, StoreClosed, StoreError, UnknownTimeout
-from rillet.store import server_backend
+from rillet.store.backends import server_backend
 from tests.cluster import MASTERS, Cluster, running_cluster
 from tests.judge import redis_binary
 

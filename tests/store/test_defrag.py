@@ -10,7 +10,7 @@ import pytest
 
 import rillet
 from rillet import Store
-from rillet.store.backend import MemoryBackend
+from rillet.store.backends.backend import MemoryBackend
 from rillet.timer_thread import TimerThread
 from tests.server.harness import running
 from tests.waiting import until

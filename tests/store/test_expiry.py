@@ -13,7 +13,7 @@ import pytest
 import rillet
 from rillet import Store
 from rillet.host.idle_timers import IdleTimers
-from rillet.store.backend import MemoryBackend
+from rillet.store.backends.backend import MemoryBackend
 from tests.store.conftest import IN_PROCESS, Frontend
 from tests.variants import by_speed
 from tests.waiting import until

@@ -13,7 +13,7 @@ import rillet
 from rillet import Store, timer_thread
 from rillet.host import idle_timers
 from rillet.runtime.engine import Engine
-from rillet.store.backend import MemoryBackend
+from rillet.store.backends.backend import MemoryBackend
 from rillet.store.transports.in_process import InProcessTransport
 from tests.waiting import until
 

@@ -10,7 +10,7 @@ import pytest
 
 import rillet
 from rillet.errors import CommandError
-from rillet.store.backend import MemoryBackend
+from rillet.store.backends.backend import MemoryBackend
 from tests.waiting import until
 
 LIMIT = 2_000_000

@@ -19,8 +19,8 @@ import pytest
 import rillet
 from rillet import Store
 from rillet.errors import NotSent, TransactionConflict
-from rillet.store import server_backend
 from rillet.store.aio import AsyncStore
+from rillet.store.backends import server_backend
 from rillet.store.retries import PATIENCE, Retries
 from tests.cluster import Cluster, running_cluster
 from tests.judge import free_port, redis_binary

@@ -20,7 +20,7 @@ import rillet
 from rillet import Store
 from rillet.errors import LogCorrupt, NewerFormat, NotAStore, ReadOnly, StoreError
 from rillet.runtime.registry import TABLE
-from rillet.store.read_only import OpenFiles
+from rillet.store.backends.read_only import OpenFiles
 from rillet.types.compat import NEWEST
 from tests.forked import ROOT
 from tests.judge import redis_binary, running_redis

@@ -10,7 +10,7 @@ import pytest
 
 import rillet
 from rillet.runtime.settings.settings import PARAMETERS, Settings
-from rillet.store import store_settings
+from rillet.store.arguments import store_settings
 from rillet.testing.clock import StoreClock
 
 WITHOUT_EFFECT: list[tuple[dict[str, Any], str]] = [

@@ -13,7 +13,7 @@ import json
 
 from rillet.cli.output import guarded, number, safe, table
 from rillet.cli.stats import time_text
-from rillet.store.read_access import visit
+from rillet.store.backends.read_access import visit
 from rillet.store.store import Store
 from rillet.store.stream import Stream
 

@@ -18,9 +18,9 @@ from collections.abc import Iterator
 
 from rillet.cli.output import FAILED, guarded, identity, number, safe, table
 from rillet.cli.stats import consumer_table, group_notes, lag_text
+from rillet.store.backends.read_access import visit
 from rillet.store.info_records import PendingEntry
 from rillet.store.opening import open as open_store
-from rillet.store.read_access import visit
 from rillet.store.stats import PENDING, GroupStats, StreamStats, plain
 from rillet.store.store import Store
 from rillet.units import duration

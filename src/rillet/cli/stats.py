@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from rillet.cli.output import guarded, identity, number, safe, table, until_interrupted
-from rillet.store.read_access import Visit
+from rillet.store.backends.read_access import Visit
 from rillet.store.stats import AGES, OLDER, PENDING, RELEASED, GroupStats, StoreStats, StreamStats, Waiting
 from rillet.store.store import Store
 from rillet.units import duration, size

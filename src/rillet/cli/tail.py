@@ -21,8 +21,8 @@ from typing import Any
 from rillet.cli.output import guarded, moment, safe, until_interrupted
 from rillet.errors import StoreError
 from rillet.store.arguments.encoding import decode
+from rillet.store.backends.read_access import Visit
 from rillet.store.entry import Entry
-from rillet.store.read_access import Visit
 from rillet.store.store import Store
 from rillet.types.stream.id import MAX, StreamID
 

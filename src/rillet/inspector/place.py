@@ -24,7 +24,7 @@ from rillet.errors import CommandError, StoreError
 from rillet.inspector.budget import Budget
 from rillet.real_time import monotonic
 from rillet.store.arguments.encoding import decode
-from rillet.store.read_access import Visit
+from rillet.store.backends.read_access import Visit
 from rillet.store.store import Store
 
 Result = TypeVar("Result")

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from rillet.errors import StoreError
 from rillet.store.arguments.argument_checks import flag, one_of
 from rillet.store.arguments.durations import Seconds, seconds_in
-from rillet.store.backend import MemoryBackend
+from rillet.store.arguments.store_settings import FILES, MEMORY, differences, missing_modules, settings_of
+from rillet.store.backends.backend import MemoryBackend
 from rillet.store.store import Store
-from rillet.store.store_settings import FILES, MEMORY, differences, missing_modules, settings_of
 
 if TYPE_CHECKING:
     from rillet.modules.loading import OpenModules
@@ -84,7 +84,7 @@ def open(path: str | os.PathLike[str] | None = None, *, appendfsync: Literal["al
     if readonly and owner == "process":
         raise ValueError("readonly=True needs no owner: omit owner='process'")
     if readonly:
-        from rillet.store.read_only import ReadOnlyBackend
+        from rillet.store.backends.read_only import ReadOnlyBackend
 
         snapshot = ReadOnlyBackend(path, settings_of(FILES, settings), progress, loaded)
         again = {"readonly": True, "modules": loaded[0], **settings, **of_modules}
@@ -123,7 +123,7 @@ def connect(url: str, *, timeout: Seconds | None = TIMEOUT) -> Store:
     """
     timeout = None if timeout is None else seconds_in(timeout, "timeout")
     _check_client_options("this", 0.0, timeout)
-    from rillet.store.server_backend import ServerBackend
+    from rillet.store.backends.server_backend import ServerBackend
 
     return Store(ServerBackend(url, timeout), (_connected, url, {"timeout": timeout}))
 

@@ -9,7 +9,7 @@ raises the error. `messages()` waits without limit (rillet.store.group), and loo
 
 The same applies to a batch, if nothing of it was executed, to a transaction, and to a subscription, which connects and
 subscribes again. A call of a cluster first follows redirections (rillet.client.redirection), as long. A store in a
-directory has another way to continue: it attaches to the next owner, or becomes it (rillet.store.backend).
+directory has another way to continue: it attaches to the next owner, or becomes it (rillet.store.backends.backend).
 """
 
 from __future__ import annotations

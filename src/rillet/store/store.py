@@ -46,7 +46,7 @@ from rillet.store.arguments.durations import Seconds
 from rillet.store.arguments.encoding import Value, decode, encode_name, id_of_reply, longest, parse_id
 from rillet.store.arguments.positions import Position
 from rillet.store.arguments.slots import shards_of
-from rillet.store.backend import Backend
+from rillet.store.backends.backend import Backend
 from rillet.store.codecs import Codec
 from rillet.store.delivery import drive
 from rillet.store.entry import Entry
@@ -425,7 +425,7 @@ class Store(KeyCommands):
             raise TypeError(f"host must be the text of an address, not {host!r:.200}")
         if unix is not None and not isinstance(unix, (str, os.PathLike)):
             raise TypeError(f"unix must be the path of a socket, not {unix!r:.200}")
-        from rillet.store.server_backend import ServerBackend
+        from rillet.store.backends.server_backend import ServerBackend
         from rillet.store.sharing.serving import StoreServer, serve
 
         if isinstance(backend, ServerBackend):

@@ -23,9 +23,9 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from rillet.keyspace.clock import ManualClock
-from rillet.store.backend import MemoryBackend
+from rillet.store.arguments.store_settings import MEMORY, settings_of
+from rillet.store.backends.backend import MemoryBackend
 from rillet.store.store import Store
-from rillet.store.store_settings import MEMORY, settings_of
 from rillet.store.transports.in_process import InProcessTransport
 
 if TYPE_CHECKING:

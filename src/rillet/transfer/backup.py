@@ -44,8 +44,8 @@ from rillet.persistence.rdb.writer import write_rdb
 from rillet.real_time import monotonic
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings.settings import Settings
+from rillet.store.backends.read_only import OpenFiles, open_files
 from rillet.store.display.progress import ProgressBar
-from rillet.store.read_only import OpenFiles, open_files
 
 _PIECE = 1 << 20
 _PART = re.compile(r"(.+)\.([1-9]\d{0,17})\.(base|incr)\.(rdb|aof)")

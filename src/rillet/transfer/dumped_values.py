@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from rillet.errors import CommandError, Corrupt, RilletError
 from rillet.keyspace.clock import ManualClock
-from rillet.store.backend import MemoryBackend
+from rillet.store.arguments.store_settings import MEMORY, settings_of
+from rillet.store.backends.backend import MemoryBackend
 from rillet.store.store import Store
-from rillet.store.store_settings import MEMORY, settings_of
 from rillet.transfer.rdb_parts import SnapshotKey
 from rillet.types.compat import COMPATS
 from rillet.types.rdb import value as rdb

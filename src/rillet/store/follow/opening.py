@@ -11,9 +11,9 @@ from rillet.modules.loading import named_modules
 from rillet.store.arguments.argument_checks import items_of, whole_number
 from rillet.store.arguments.durations import Seconds, seconds_in
 from rillet.store.arguments.encoding import decode, encode_name
+from rillet.store.arguments.store_settings import MEMORY, settings_of
 from rillet.store.follow.directory import FollowDirectory
 from rillet.store.follow.replica import FollowBackend, Replica
-from rillet.store.store_settings import MEMORY, settings_of
 from rillet.store.transports.connected import options_of
 
 BACKLOG = 16 << 20

@@ -18,7 +18,7 @@ from rillet.persistence.directory_lock import LogLocked
 from rillet.runtime.settings.settings import Settings
 from rillet.server.unix_socket import UNIX_SOCKETS, answers, unix_url
 from rillet.store.arguments.encoding import decode
-from rillet.store.backend import Backend, Execute
+from rillet.store.backends.backend import Backend, Execute
 from rillet.store.sharing.directory_opening import DirectoryOpening
 from rillet.store.sharing.owner import Owner
 from rillet.store.sharing.saving import copy_file, save_in_background

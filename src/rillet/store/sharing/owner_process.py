@@ -40,10 +40,10 @@ from rillet.real_time import monotonic
 from rillet.server.connection import ClientConnection
 from rillet.server.server import calm_garbage_collector
 from rillet.server.unix_socket import UnixSocket
+from rillet.store.arguments.store_settings import FILES, settings_of
 from rillet.store.sharing.guarded_server import TURNS_OF_AN_ACCEPT, GuardedServer
 from rillet.store.sharing.owner import Owner
 from rillet.store.sharing.serving import EngineServer
-from rillet.store.store_settings import FILES, settings_of
 from rillet.store.transports.lock import engine_lock
 
 LOG = "owner.log"

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from rillet.errors import StoreError
-from rillet.store.backend import Backend, Execute
+from rillet.store.backends.backend import Backend, Execute
 from rillet.store.retries import PATIENCE
 from rillet.store.transports.cluster import ClusterTransport
 from rillet.store.transports.connected import ServerTransport, options_of

@@ -22,8 +22,8 @@ from rillet.errors import CommandError, StoreError
 from rillet.host.directory import LOG_FOLDER
 from rillet.persistence.announcement import Announcement, announced
 from rillet.server.unix_socket import answers, unix_url
+from rillet.store.backends.read_only import ReadOnlyBackend
 from rillet.store.opening import connect, open
-from rillet.store.read_only import ReadOnlyBackend
 from rillet.store.store import Store
 
 Result = TypeVar("Result")

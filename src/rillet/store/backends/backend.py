@@ -2,7 +2,7 @@
 
     MemoryBackend      an engine of this store, in memory
     DirectoryBackend   a directory: this process owns it, or is attached to the owner (store/sharing/)
-    ServerBackend      a server or a cluster (store/server_backend.py)
+    ServerBackend      a server or a cluster (store/backends/server_backend.py)
 
 A backend provides a transport, and a new transport after the first one broke. Each is imported when it is used, and so
 are the sockets of a store in memory.

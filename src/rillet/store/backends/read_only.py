@@ -42,7 +42,7 @@ from rillet.persistence.remedies import salvageable
 from rillet.persistence.write_gate import READ_ONLY, WriteGate
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings.settings import Settings
-from rillet.store.backend import Execute, MemoryBackend
+from rillet.store.backends.backend import Execute, MemoryBackend
 from rillet.store.display.progress import ProgressBar
 
 # How often the files may change while they are opened. A process that rewrites its log changes them once.
