@@ -3,7 +3,7 @@
 TYPED modules declare C types, for speed. PLAIN modules are ordinary Python; they are compiled so that nothing comes
 between two steps of a command. Python runs signal handlers and raises exceptions from outside in interpreted code,
 and in few of its C functions (rillet.structs.integer_text). A command that runs neither after its first change is
-whole or has not begun (rillet.store.transports.engine_thread).
+whole or has not begun (rillet.host.engine_thread).
 
 The build executes this file alone, so it imports nothing from rillet. A test compares the lists with the
 sources (each typed file imports `cython`; no other file does) and with the extensions of the compiled build.
@@ -194,7 +194,7 @@ TYPED = (
     "columns/node_pages",
     "store/arguments/encoding",
     "store/typed/field_table",
-    "store/transports/lock",
+    "host/engine_lock",
 )
 
 PLAIN = (

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from rillet.host.engine_lock import engine_lock
 from rillet.persistence.aof.log import AppendOnlyLog
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings.settings import Settings
 from rillet.server.connection import ClientConnection
 from rillet.server.server import Server, event_loop_factory
 from rillet.store.sharing.guarded_server import GuardedConnection, GuardedServer
-from rillet.store.transports.lock import engine_lock
 from tests.judge import free_port
 
 KINDS = ("plain", "guarded")

@@ -33,7 +33,7 @@ print("end", flush=True)
 OWNED_LOCK = """
 import gc, threading, time
 import rillet
-from rillet.store.transports.lock import engine_lock
+from rillet.host.engine_lock import engine_lock
 
 lock = engine_lock()
 held = threading.Event()

@@ -12,9 +12,9 @@ import pytest
 
 import rillet
 from rillet import Store
+from rillet.host.engine_lock import COMPILED_STEPS
 from rillet.store.transports import in_process as local_module
 from rillet.store.transports.in_process import InProcessTransport
-from rillet.store.transports.lock import COMPILED_STEPS
 
 pytestmark = pytest.mark.both
 

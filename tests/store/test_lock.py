@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from rillet.store.transports.lock import COMPILED_STEPS, FairLock, engine_lock
+from rillet.host.engine_lock import COMPILED_STEPS, FairLock, engine_lock
 
 SECONDS = 60
 

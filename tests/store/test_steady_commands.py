@@ -1,6 +1,6 @@
 """An exception from outside changes nothing, wherever it comes in a command that runs in the caller's thread.
 
-In the compiled build, steady commands are not handed to the engine's thread (store.transports.engine_thread), because
+In the compiled build, steady commands are not handed to the engine's thread (host.engine_thread), because
 Python runs signal handlers and raises exceptions from outside only in interpreted code. The profiler is called for each
 interpreted function and for no compiled one, so an exception that it raises comes at the moments that are possible.
 """
@@ -20,10 +20,10 @@ import pytest
 import rillet
 from rillet import Store
 from rillet._compiled import COMPILED
+from rillet.host.engine_lock import COMPILED_STEPS
+from rillet.host.engine_thread import CALL_THE_HOST, steady_names
 from rillet.runtime.registry import TABLE
-from rillet.store.transports.engine_thread import CALL_THE_HOST, steady_names
 from rillet.store.transports.in_process import InProcessTransport
-from rillet.store.transports.lock import COMPILED_STEPS
 from rillet.types.compat import NEWEST
 from tests.variants import by_speed
 

@@ -13,9 +13,9 @@ import pytest
 import rillet
 from rillet import Store
 from rillet.errors import NestedCall
+from rillet.host.engine_lock import COMPILED_STEPS
 from rillet.runtime.registry import TABLE, Command
 from rillet.store.transports.in_process import InProcessTransport
-from rillet.store.transports.lock import COMPILED_STEPS
 
 # An exception may come in a generator that ends, which reports it.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

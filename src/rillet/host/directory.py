@@ -46,6 +46,7 @@ MARKER = "rillet.json"
 LOG_FOLDER = "appendonlydir"
 # The log file of a redis-server before 7.0, which becomes the base file of a new log when the store is first opened.
 SINGLE_FILE = "appendonly.aof"
+_DRAFTS = (f".{MARKER}.", f".{OWNER}.")
 _SOCKET_FOLDER = "rillet-"
 _LONGEST_SOCKET_PATH = 107  # bytes of sockaddr_un.sun_path in C, minus the final null byte
 
@@ -71,7 +72,7 @@ class Directory:
         try:
             if create:
                 create_folder(self.path)
-            names = sorted(entry.name for entry in self.path.iterdir())
+            names = sorted(os.listdir(self.path))
         except (FileExistsError, NotADirectoryError):
             raise NotAStore(f"{self.path} is a file, not the directory of a store") from None
         except FileNotFoundError:
@@ -82,8 +83,7 @@ class Directory:
             check_marker(self.path)
         else:
             # The lock file and a temporary rillet.json may belong to another process that opens the store just now.
-            drafts = (f".{MARKER}.", f".{OWNER}.")
-            strange = [name for name in names if name not in ("lock", OWNER) and not name.startswith(drafts)]
+            strange = [name for name in names if name not in ("lock", OWNER) and not name.startswith(_DRAFTS)]
             adoptable = SINGLE_FILE in names or (self.snapshot is not None and self.snapshot.name in names)
             if strange and not adoptable and not self.redis_logs():
                 raise NotAStore(
@@ -97,9 +97,13 @@ class Directory:
 
     def redis_logs(self) -> list[str]:
         """Return the names of the logs in the folder. A folder without a marker may hold a redis-server's log."""
-        found = sorted(one.name for one in (self.path / LOG_FOLDER).glob("*.manifest"))
+        try:
+            found = sorted(os.listdir(self.path / LOG_FOLDER))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
         # A manifest whose name starts with "temp-" was never completed, so it is ignored (persistence.aof.manifest).
-        return [name.removesuffix(".manifest") for name in found if not name.startswith("temp-")]
+        return [name.removesuffix(".manifest") for name in found
+                if name.endswith(".manifest") and not name.startswith("temp-")]  # fmt: skip
 
     # -- ownership -------------------------------------------------------------------------------------
 
@@ -168,8 +172,9 @@ class Directory:
         if owner is not None and not owner.is_server:
             _remove_socket(self.socket_of(owner), self.path)
         (self.path / OWNER).unlink(missing_ok=True)
-        for draft in [*self.path.glob(f".{MARKER}.*"), *self.path.glob(f".{OWNER}.*")]:
-            draft.unlink(missing_ok=True)
+        for name in os.listdir(self.path):
+            if name.startswith(_DRAFTS):
+                (self.path / name).unlink(missing_ok=True)
 
     def unlock(self) -> None:
         """Let another process become the owner; do nothing if this process is not the owner."""
@@ -273,8 +278,9 @@ class Directory:
 
 def create_folder(path: Path) -> None:
     """Create a folder in an existing one, if it does not exist; see `check_parents`."""
-    check_parents(path)
-    path.mkdir(exist_ok=True)
+    if not path.is_dir():
+        check_parents(path)
+        path.mkdir(exist_ok=True)
 
 
 def check_parents(path: Path) -> None:

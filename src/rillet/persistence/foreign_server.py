@@ -14,6 +14,7 @@ open for writing. If it grants one for each file of the log, nothing else append
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -105,8 +106,9 @@ def _name(process: str) -> str:
 
 def _written_files(folder: Path, log_folder: Path) -> Iterator[Path]:
     """Yield the files to which a server appends: the incremental files, and the single file before Redis 7."""
-    yield from folder.glob("*.aof")
-    yield from log_folder.glob("*.incr.aof")
+    for place, ending in ((folder, ".aof"), (log_folder, ".incr.aof")):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+            yield from (place / name for name in os.listdir(place) if name.endswith(ending))
 
 
 def _processes() -> Iterator[str]:

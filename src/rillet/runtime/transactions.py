@@ -73,7 +73,7 @@ class Transactions(Effects):
         """Run every queued command once; an interrupt (KeyboardInterrupt ...) is raised after the last one.
 
         A store runs transactions only where nothing can interrupt them: in the engine's thread or, if it is compiled,
-        as steady commands (store.transports.engine_thread). Where that does not hold, each command still runs at most
+        as steady commands (host.engine_thread). Where that does not hold, each command still runs at most
         once: it is repeated only if it has not begun, because it may have changed data before it counted the change.
         """
         parser: CommandParser = queue.parser()

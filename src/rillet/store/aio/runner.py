@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from rillet.errors import TransactionConflict
+from rillet.host.engine_thread import EngineThread
 from rillet.host.recovery import Recovery
 from rillet.store.aio.subscription import AsyncSubscription
 from rillet.store.arguments.allowed_commands import stateless
@@ -30,7 +31,6 @@ from rillet.store.transaction import AsyncTransaction
 from rillet.store.transports.async_cluster import AsyncClusterTransport
 from rillet.store.transports.cluster import ClusterTransport
 from rillet.store.transports.connected import ServerTransport
-from rillet.store.transports.engine_thread import EngineThread
 from rillet.store.transports.in_process import InProcessTransport
 from rillet.store.transports.task_threads import in_thread, in_thread_of
 from rillet.store.transports.transport import Transport, all_raised, raised

@@ -17,14 +17,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rillet.host.engine_lock import engine_lock
+from rillet.host.engine_thread import completed
 from rillet.host.idle_timers import IdleTimers
 from rillet.host.memory_services import MemoryServices
 from rillet.keyspace.clock import Clock
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings.settings import Settings
-from rillet.store.transports.engine_thread import completed
 from rillet.store.transports.in_process import InProcessTransport
-from rillet.store.transports.lock import engine_lock
 from rillet.store.transports.transport import Transport
 
 if TYPE_CHECKING:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, cast
 
 from rillet.errors import NestedCall, StoreBusy, StoreClosed
 from rillet.host.directory import Directory
+from rillet.host.engine_lock import engine_lock
+from rillet.host.engine_thread import completed
 from rillet.host.recovery import Recovery
 from rillet.loggers import logger
 from rillet.modules.loading import NO_MODULES, OpenModules
@@ -22,9 +24,7 @@ from rillet.store.backends.backend import Backend, Execute
 from rillet.store.sharing.directory_opening import DirectoryOpening
 from rillet.store.sharing.owner import Owner
 from rillet.store.sharing.saving import copy_file, save_in_background
-from rillet.store.transports.engine_thread import completed
 from rillet.store.transports.in_process import InProcessTransport
-from rillet.store.transports.lock import engine_lock
 from rillet.store.transports.transport import Transport, wait_for
 
 if TYPE_CHECKING:

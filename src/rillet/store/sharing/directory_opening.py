@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from rillet.store.transports.engine_thread import EngineThread
+from rillet.host.engine_thread import EngineThread
 
 Result = TypeVar("Result")
 

@@ -35,6 +35,7 @@ from typing import Any, BinaryIO
 
 from rillet.errors import StoreError
 from rillet.host.directory import Directory
+from rillet.host.engine_lock import engine_lock
 from rillet.modules.loading import NO_MODULES, OpenModules
 from rillet.real_time import monotonic
 from rillet.server.connection import ClientConnection
@@ -44,7 +45,6 @@ from rillet.store.arguments.store_settings import FILES, settings_of
 from rillet.store.sharing.guarded_server import TURNS_OF_AN_ACCEPT, GuardedServer
 from rillet.store.sharing.owner import Owner
 from rillet.store.sharing.serving import EngineServer
-from rillet.store.transports.lock import engine_lock
 
 LOG = "owner.log"
 # The kinds of answers: progress (bytes, total); busy (another process owns the directory); failed (exception);

@@ -28,6 +28,7 @@ from urllib.parse import quote
 
 from rillet.client.address import Address
 from rillet.errors import CommandError, StoreError
+from rillet.host.engine_thread import completed
 from rillet.runtime.engine import Engine
 from rillet.runtime.engine_services import DefaultServices
 from rillet.server import listeners
@@ -37,7 +38,6 @@ from rillet.server.unix_socket import CannotListen, UnixSocket, unix_url
 from rillet.store.sharing.guarded_server import TURNS_OF_AN_ACCEPT, GuardedConnection, GuardedServer, descriptors
 from rillet.store.sharing.owner_thread import redirect_to_null
 from rillet.store.transports.connected import AttachedTransport
-from rillet.store.transports.engine_thread import completed
 
 if TYPE_CHECKING:
     from rillet.store.store import Store

@@ -12,7 +12,7 @@ releases the lock and sleeps until the engine wakes its session.
 **A call inside a call** (a signal handler that uses the store while the same thread is in a call) gets a separate
 session for the duration of the call. If the interrupted call holds the engine, only reads inside reads are possible,
 and others raise NestedCall. No handler and no exception from outside can come between two steps of a command: see
-rillet.store.transports.engine_thread.
+rillet.host.engine_thread.
 
 **An interrupted call** (KeyboardInterrupt, or any other exception in the middle) ends its session, so that no later
 call receives its reply or its transaction. The thread continues with a new session in the same database.
@@ -34,14 +34,14 @@ from weakref import ref
 
 from rillet.columns.receive_buffer import ReceiveBuffer
 from rillet.errors import CommandError, Misconf, NestedCall, StoreClosed
+from rillet.host.engine_lock import has_turn
+from rillet.host.engine_thread import EngineThread, steady_names
 from rillet.protocol.command_parser import CommandParser
 from rillet.protocol.reply_parser import parse_all
 from rillet.runtime import session_state
 from rillet.runtime.engine import Engine
 from rillet.runtime.session import Session
 from rillet.store.arguments.allowed_commands import changes_connection
-from rillet.store.transports.engine_thread import EngineThread, steady_names
-from rillet.store.transports.lock import has_turn
 from rillet.store.transports.thread_sessions import SeparateSession, ThreadSessions
 from rillet.store.transports.transport import errors_among, only_reads
 from rillet.store.transports.undelivered import Undelivered, continues, executed, put_back_all
@@ -351,7 +351,7 @@ class InProcessTransport(ThreadSessions):
             return session.out.take_bytes(), log, 0 if log is None else log.write(began)
 
     def is_steady(self, *commands: list[bytes]) -> bool:
-        """Return whether nothing can interrupt any of these commands; see rillet.store.transports.engine_thread."""
+        """Return whether nothing can interrupt any of these commands; see rillet.host.engine_thread."""
         names = [argv[0] for argv in commands]
         if names[-1] == b"EXEC" and names[0] == b"MULTI":  # a whole transaction: EXEC runs these commands alone
             names.pop()

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 from rillet.client.loop_timers import sleep
-from rillet.store.transports.engine_thread import EngineThread
+from rillet.host.engine_thread import EngineThread
 from rillet.store.transports.task_wakeners import waker
 
 P = ParamSpec("P")

@@ -5,7 +5,7 @@
     others      redis-py connections and subscriptions (`open_session`)
 
 A step of the engine runs where nothing can interrupt it: in the engine's thread, or, if the step executes no command
-and is compiled, in the caller's thread (rillet.store.transports.engine_thread).
+and is compiled, in the caller's thread (rillet.host.engine_thread).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 from weakref import ReferenceType, ref
 
 from rillet.errors import StoreClosed
+from rillet.host.engine_lock import COMPILED_STEPS, has_turn
+from rillet.host.engine_thread import EngineThread
 from rillet.runtime.engine import Engine
 from rillet.runtime.session import Session
-from rillet.store.transports.engine_thread import EngineThread
-from rillet.store.transports.lock import COMPILED_STEPS, has_turn
 from rillet.store.transports.thread_end import OfThread, Presence
 from rillet.store.transports.wakeners import MessageDelivery, ThreadWakener
 

@@ -30,8 +30,8 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 from weakref import ReferenceType, ref
 
+from rillet.host.engine_lock import COMPILED_STEPS
 from rillet.runtime.registry import TABLE, Command
-from rillet.store.transports.lock import COMPILED_STEPS
 
 Result = TypeVar("Result")
 START_SECONDS = 1.0  # after this time, a thread that has not begun is given up
