@@ -16,6 +16,7 @@ from benchmarks import (
     connections,
     data_commands,
     defrag,
+    delays,
     durability,
     embedded,
     eviction,
@@ -40,9 +41,9 @@ from benchmarks.harness import BUILDS, ROOT, Figure, loaded, report
 SPARK = ("spark_read", "spark_follow", "spark_latency", "spark_write", "spark_archive", "spark_tables")
 """Modules with a function `figures(rounds, scale)`; the Spark parts import Spark when they run."""
 PARTS = (
-    "server", "connections", "streams", "groups", "durability", "embedded", "interfaces", "owner_modes", "memory",
-    "defrag", "hash_tables", "small_keys", "data_commands", "scripts", "situations", "keyspace", "peers", "expiry",
-    "eviction", "lazyfree", "replication", "arrow",
+    "server", "connections", "streams", "groups", "delays", "durability", "embedded", "interfaces", "owner_modes",
+    "memory", "defrag", "hash_tables", "small_keys", "data_commands", "scripts", "situations", "keyspace", "peers",
+    "expiry", "eviction", "lazyfree", "replication", "arrow",
     *SPARK,
 )  # fmt: skip
 
@@ -58,6 +59,8 @@ def measure(parts: list[str], rounds: int, scale: float, mode: str, cells: list[
         figures += streams.run(rounds, mode, scale)
     if "groups" in parts:
         figures += groups.run(rounds, mode, scale)
+    if "delays" in parts and mode == "compiled":
+        figures += delays.run(rounds, scale)
     if "durability" in parts:
         figures += durability.run(rounds, mode, scale)
     if "embedded" in parts:
