@@ -173,9 +173,9 @@ def test_other_times_are_rejected() -> None:
         with pytest.raises(TypeError, match="at must be an aware datetime"):
             add({"n": 1}, at=1.5)
         for call in (lambda: add({"n": 1}, delay=1, at=PAST), lambda: message.retry(1, at=PAST)):
-            with pytest.raises(ValueError, match="pass either delay or at: both was passed"):
+            with pytest.raises(ValueError, match="pass either delay or at: both were passed"):
                 call()
-        with pytest.raises(ValueError, match="pass either delay or at: none was passed"):
+        with pytest.raises(ValueError, match="pass either delay or at: neither was passed"):
             message.retry()
         for wrong in ({"id": "5-1"}, {"create": False}, {"idmp": ("p", "1")}, {"idmpauto": "p"},
                       {"ref_policy": "ACKED"}):  # fmt: skip

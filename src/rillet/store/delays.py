@@ -68,7 +68,7 @@ class Retry(NamedTuple):
 def due_time(delay: Seconds | None, at: datetime | None) -> tuple[bytes, int]:
     """Return b"in" and a number of milliseconds, or b"at" and a time in milliseconds since 1970; rounded up."""
     if (delay is None) == (at is None):
-        raise ValueError(f"pass either delay or at: {'none' if at is None else 'both'} was passed")
+        raise ValueError(f"pass either delay or at: {'neither was' if at is None else 'both were'} passed")
     if at is not None:
         return b"at", milliseconds_of(at, "at") + (at.microsecond % 1000 > 0)
     assert delay is not None
