@@ -359,3 +359,42 @@ def test_a_query_in_spark_ends_with_the_error_and_continues_with_a_count(
     batch(9, waitTimeout="10s", waitAof="false")
     assert server.numbers() == expected(0, 1, 2, 7, 8, 9)
     assert rillet.spark.lost_batches(query, url=server.url) == 4
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("adds", [False, True])
+def test_foreach_batch_notices_a_loss(
+    spark: SparkSession, made: Made, url: str, add: Callable[..., None], tmp_path: Path, adds: bool
+) -> None:
+    server = made("7.0")
+    source = spark.readStream.format("rillet").options(url=url, stream="events").schema("n long").load()
+    hashes = {"url": server.url, "type": "hash", "keyPrefix": "row:", "keyColumn": "n"}
+
+    def batch(number: int, crash: bool = False, **options: str) -> None:
+        add(range(100 * number, 100 * number + 100))
+        more = {"addColumns": "times"} if adds else {}
+        write = rillet.spark.foreach_batch("sums", **hashes, **more, **options)
+
+        def crashing(frame: Any, batch_number: int) -> None:
+            write(frame, batch_number)
+            if crash:
+                server.crash()
+                raise ValueError("the driver fails")
+
+        writer = source.selectExpr("n", "1 times").writeStream.foreachBatch(crashing)
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
+        writer.start().awaitTermination()
+
+    batch(0)
+    batch(1)
+    server.run("SAVE")
+    with pytest.raises(StreamingQueryException, match="the driver fails"):
+        batch(2, crash=True)
+    assert server.numbers() == expected(0, 1)
+    batch(3)  # repeats batch 2 first: Spark had not committed it
+    assert server.numbers() == expected(0, 1, 2, 3)
+    server.crash()
+    with pytest.raises(StreamingQueryException, match="rillet: the sink lost the batches 2 to 3: they were"):
+        batch(4)
+    batch(5, failOnDataLoss="false")
+    assert server.numbers() == expected(0, 1, 4, 5)

@@ -53,7 +53,13 @@ from rillet.spark.write.commits import (
 )
 from rillet.spark.write.copies import require_copies, require_servers
 from rillet.spark.write.input_check import require_all_rows
-from rillet.spark.write.query_record import TaskNotes, complete_batch, require_earlier_batches
+from rillet.spark.write.query_record import (
+    TaskNotes,
+    complete_batch,
+    query_of,
+    require_earlier_batches,
+    write_recorded,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -280,6 +286,9 @@ def foreach_batch(name: str = "", **options: str) -> Callable[[DataFrame, int], 
     A repeated batch must have the same tasks, or its rows cannot be compared with those that were written. But adaptive
     execution merges the partitions of a shuffle by the number of cores, and this changes when an executor is lost. So
     while a batch is added, partitions are merged by their size alone.
+
+    The query has a record on the server, which shows committed batches that the server has lost (query_record.py). Over
+    Spark Connect, where the function does not know its query, there is no record.
     """
     with plainly():
         parsed = parse_table(options)
@@ -288,8 +297,10 @@ def foreach_batch(name: str = "", **options: str) -> Callable[[DataFrame, int], 
         if transactional and not name:
             raise OptionError("rillet: foreach_batch needs a name for the query, because the rows are added once")
 
-    def write(batch: DataFrame, number: int) -> None:
-        writer = batch.write.format("rillet").mode("append").options(**options)
+    writing = {key: value for key, value in options.items() if key.lower() != "failondataloss"}
+
+    def save(batch: DataFrame, number: int) -> None:
+        writer = batch.write.format("rillet").mode("append").options(**writing)
         if not transactional:
             writer.save()
             return
@@ -300,5 +311,15 @@ def foreach_batch(name: str = "", **options: str) -> Callable[[DataFrame, int], 
             writer.option("txnAppId", name).option("txnVersion", str(number)).save()
         finally:
             settings.set(_MERGES_BY_CORES, earlier or "true")
+
+    def write(batch: DataFrame, number: int) -> None:
+        query = None if parsed.exactly_once == "none" else query_of(batch)
+        if query is None:
+            save(batch, number)
+            return
+        record = name_in_keys(f"{query} {parsed.type} {parsed.key_prefix}")
+        early = [parsed.key_prefix.encode() or parsed.type.encode()] if transactional else None
+        with Servers(parsed) as servers:
+            write_recorded(servers, parsed, record, number, early, partial(save, batch, number))
 
     return write

@@ -27,6 +27,10 @@ it. Transactions show the loss themselves, because the commit record of the task
 idmp ...) count their chunks: each chunk ends with an HSET of its number (`TaskNotes`), so the number is there only if
 all earlier chunks are. Attempts of a task have their own fields, because two of them may run at the same time.
 
+`foreach_batch` writes by df.write, whose tasks know no query. It reads the record on the driver, and compares the run
+IDs of the servers before and after a batch: a server that restarted meanwhile may have lost rows, so the batch is
+written again, with the same result.
+
 **Clusters.** Each master may lose its last writes alone, so each has a record. If slots were moved, the record of a
 master may be elsewhere; `tags` lists the records that exist, so a master without one is new if its tag is not listed.
 
@@ -40,7 +44,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import count
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rillet.client.cluster import slot_of
 from rillet.client.errors import ConnectorError
@@ -49,6 +53,7 @@ from rillet.client.servers import Servers
 from rillet.client.transaction import retry, transact
 from rillet.loggers import logger
 from rillet.protocol.reply_parser import ReplyError
+from rillet.spark.connect import is_connect
 from rillet.spark.options import SinkOptions
 from rillet.spark.write.commits import (
     BATCH_SECONDS,
@@ -60,6 +65,9 @@ from rillet.spark.write.commits import (
     rows_gone,
 )
 from rillet.spark.write.copies import wait_for_copies
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 log = logger("spark")
 
@@ -317,6 +325,54 @@ def complete_batch(
 
     if loss := retry(servers, attempt):  # all of it again: after a failover, what was closed may be gone
         log.warning("%s. The loss is counted (failOnDataLoss=false), and the query continues", loss)
+
+
+def query_of(batch: DataFrame) -> str | None:
+    """Return the ID of the streaming query that calls a function of foreachBatch; None over Spark Connect."""
+    session: Any = batch.sparkSession
+    if is_connect(session):
+        return None
+    found = session.sparkContext.getLocalProperty("sql.streaming.queryId")
+    return None if found is None else str(found)
+
+
+def write_recorded(
+    servers: Servers,
+    options: SinkOptions,
+    query: str,
+    batch: int,
+    streams: Sequence[bytes] | None,
+    save: Callable[[], None],
+) -> None:
+    """Write a batch in foreachBatch by `save`, and record it; BatchesLost or a count reports what was lost before.
+
+    If a server is another process afterwards, it may have lost what was written: then `save` runs again. Its repetition
+    must have the same result.
+    """
+    servers.waits = True
+    record = QueryRecord(servers, query)
+    loss = retry(servers, partial(record.loss, batch, streams))
+    if loss and options.fail_on_data_loss:
+        raise BatchesLost(f"{loss}. {_REMEDY}")
+
+    def attempt() -> bool:
+        before = _processes(servers)
+        save()
+        if _processes(servers) != before:
+            return False
+        record.close(batch, {}, loss, True)
+        return True
+
+    while not retry(servers, attempt):
+        log.warning("rillet: %s restarted or failed over during batch %d, which is written again", servers, batch)
+    if loss:
+        log.warning("%s. The loss is counted (failOnDataLoss=false), and the query continues", loss)
+
+
+def _processes(servers: Servers) -> list[bytes]:
+    """Return the run ID of each master, which changes when the server restarts."""
+    texts = [servers.ask(connection, b"INFO", b"server") for connection in servers.masters()]
+    return [line for text in texts for line in text.splitlines() if line.startswith(b"run_id:")]
 
 
 class TaskNotes:
