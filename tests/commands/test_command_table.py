@@ -31,7 +31,7 @@ LEFT_OUT = {
     for compat in PEERS
 }
 # rillet's own commands, and those that the tested state of the newest server lacks.
-OURS = {"rillet.shape", "rillet.xafter", "rillet.xmemory", "rillet.xnodes", "rillet.xrank"}
+OURS = {"rillet.shape", "rillet.xafter", "rillet.xcount", "rillet.xmemory", "rillet.xnodes", "rillet.xrank"}
 NEWER = {"lmovem"}
 
 COMMAND_LINES = [

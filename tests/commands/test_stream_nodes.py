@@ -109,6 +109,9 @@ def test_pages_ranks_and_positions_agree_with_xrange_after_random_changes(seed: 
         ranks = bench("RILLET.XRANK", "s", *map(str, asked))
         assert ranks == [sum(one <= limit for one, _ in everything) for limit in asked]
 
+        for start, end in ((f"{after}", f"{last}"), (f"({after}", "+"), ("-", f"({last}"), (f"{last}", f"{after}")):
+            assert bench("RILLET.XCOUNT", "s", start, end) == len(bench("XRANGE", "s", start, end))
+
         behind = [one for one, _ in everything if one > after]
         count = chance.randint(1, len(behind) + 3)
         reply = bench("RILLET.XAFTER", "s", str(after), count)
@@ -146,6 +149,7 @@ def test_a_missing_key_is_like_an_empty_stream() -> None:
     assert bench("RILLET.XNODES", "s", "0", "+", "COUNT", 1) == [NIL, NIL]
     assert bench("RILLET.XRANK", "s", "0", "5-5") == [0, 0]
     assert bench("RILLET.XAFTER", "s", "0", 1) == NIL
+    assert bench("RILLET.XCOUNT", "s", "-", "+") == 0
     bench("XGROUP", "CREATE", "s", "g", "$", "MKSTREAM")
     assert bench("RILLET.XNODES", "s", "0", "+", "COUNT", 1) == [NIL, NIL]
     assert bench("RILLET.XRANK", "s", "0", "5-5") == [0, 0]
@@ -163,6 +167,9 @@ def test_a_missing_key_is_like_an_empty_stream() -> None:
         ("RILLET.XRANK s", "ERR wrong number of arguments for 'rillet.xrank' command"),
         ("RILLET.XRANK s 0 x", INVALID_ID),
         ("RILLET.XRANK text 0", "WRONGTYPE Operation against a key holding the wrong kind of value"),
+        ("RILLET.XCOUNT s 0", "ERR wrong number of arguments for 'rillet.xcount' command"),
+        ("RILLET.XCOUNT s - x", INVALID_ID), ("RILLET.XCOUNT s - (0-0", "ERR invalid end ID for the interval"),
+        ("RILLET.XCOUNT text - +", "WRONGTYPE Operation against a key holding the wrong kind of value"),
         ("RILLET.XAFTER s 0", "ERR wrong number of arguments for 'rillet.xafter' command"),
         ("RILLET.XAFTER s x 1", INVALID_ID), ("RILLET.XAFTER s 0 0", NOT_POSITIVE),
         ("RILLET.XAFTER text 0 1", "WRONGTYPE Operation against a key holding the wrong kind of value"),
@@ -179,7 +186,8 @@ def test_invalid_commands_are_rejected(line: str, refusal: str) -> None:
 def test_the_commands_exist_with_every_compat_and_are_never_logged(compat: str) -> None:
     bench = Bench(compat=compat)
     bench("XADD", "s", "1-1", "f", "v")
-    for line in ("RILLET.XNODES s 0 + COUNT 1", "RILLET.XRANK s 1-1", "RILLET.XAFTER s 0 1"):
+    for line in ("RILLET.XNODES s 0 + COUNT 1", "RILLET.XRANK s 1-1", "RILLET.XAFTER s 0 1",
+                 "RILLET.XCOUNT s - +"):  # fmt: skip
         words = line.split()
         assert bench.logged(*words) == []
         assert bench("COMMAND", "GETKEYS", *words) == [b"s"]

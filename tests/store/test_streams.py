@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rillet import Store
-from rillet.errors import BusyGroup, CommandError, ExecAbort, NoGroup, StoreClosed, WrongType
+from rillet.errors import BusyGroup, CommandError, ExecAbort, InvalidID, NoGroup, StoreClosed, WrongType
 from rillet.store import delivery
 from rillet.store.entry import Entry
 from rillet.store.transports.transport import raised
@@ -302,3 +302,24 @@ def test_context_manager_closes_also_after_an_error(frontend: Frontend) -> None:
         _ = len(store.stream("s")) / 0
     with pytest.raises(StoreClosed):
         store.execute("PING")
+
+
+def test_counts_and_ranks_are_those_of_ranges(store: Store) -> None:
+    stream = store.stream("s")
+    assert (stream.count(), stream.rank("5-0")) == (0, 0)
+    ids = [stream.add({"n": n}, f"{1 + n // 3}-{1 + n % 3}") for n in range(2500)]
+    stream.delete(*ids[100:200:7])
+    left = [entry.id for entry in stream]
+    for start, end in (("-", "+"), (ids[10], ids[2400]), (f"({ids[10]}", f"({ids[99]}"), ("40", "70"), ("900", "+"),
+                       (ids[5], ids[4])):  # fmt: skip
+        assert stream.count(start, end) == len(stream.range(start, end))
+    assert stream.rank(left[0]) == 1
+    assert stream.rank(left[-1]) == len(stream) == stream.count()
+    assert stream.rank(ids[107]) == sum(one <= ids[107] for one in left)
+    with pytest.raises(InvalidID):
+        stream.count("x")
+    with pytest.raises(InvalidID):
+        stream.rank("-")
+    store.execute("SET", "text", "x")
+    with pytest.raises(WrongType):
+        store.stream("text").count()

@@ -74,7 +74,7 @@ MODULES = {
     "stream.nack": "xnack",
     "stream.info": "xinfo",
     "stream.idmp": "xcfgset xidmprecord",
-    "stream.bulk_read": "rillet.xnodes rillet.xrank rillet.xafter",
+    "stream.bulk_read": "rillet.xnodes rillet.xcount rillet.xrank rillet.xafter",
     "stream.memory": "rillet.xmemory",
     "pubsub.pubsub": "subscribe unsubscribe psubscribe punsubscribe ssubscribe sunsubscribe publish spublish pubsub",
     "scripting.eval": "eval evalsha eval_ro evalsha_ro",

@@ -1,6 +1,7 @@
-"""RILLET.XNODES, RILLET.XRANK and RILLET.XAFTER: commands of rillet for bulk readers, which Redis does not have.
+"""RILLET.XNODES, XCOUNT, XRANK and XAFTER: commands of rillet that count and copy, which Redis does not have.
 
     RILLET.XNODES key after last COUNT n    the nodes with the entries in (after, last], at least n entries
+    RILLET.XCOUNT key start end             the number of entries in a range, which is that of XRANGE
     RILLET.XRANK key id [id ...]            for each ID the number of entries at or before it
     RILLET.XAFTER key after count           the ID of the count-th entry after an ID, or of the last entry
 
@@ -16,11 +17,11 @@ client must check IDs and flags. The next ID is the greatest one before the next
 that node by its key; nil means that the range has no more nodes. A reply ends after the node with which it exceeds
 REPLY_BYTES, regardless of COUNT.
 
-**XRANK and XAFTER** use the counts in the master entries, summed in pieces (`types/stream/counts.py`), and the entries
+**XCOUNT, XRANK and XAFTER** use the counts in the master entries, summed in pieces (`types/stream/counts.py`), and the entries
 of one node. XAFTER is nil if no entry follows the ID. In XRANK and as `last`, an ID without a sequence number stands
 for its whole millisecond, as at the end of a range.
 
-Costs: XNODES O(log N + bytes), XRANK and XAFTER O(nodes) at the first call, then O(log nodes). Rejected: positions by
+Costs: XNODES O(log N + bytes), XCOUNT, XRANK and XAFTER O(nodes) at the first call, then O(log nodes). Rejected: positions by
 `entries-added`, which are wrong after the first deletion.
 
 The commands are read-only, exist with every `compat`, and are never logged. Redis replies "unknown command", so clients
@@ -31,7 +32,7 @@ from __future__ import annotations
 
 from rillet._cython import cython
 from rillet.commands.stream import command
-from rillet.commands.stream.arguments import INVALID_ID, SYNTAX_ERROR, integer, option
+from rillet.commands.stream.arguments import INVALID_ID, SYNTAX_ERROR, Interval, integer, option
 from rillet.commands.stream.lookup import lookup_read
 from rillet.errors import CommandError
 from rillet.protocol.reply_writer import ReplyWriter
@@ -162,6 +163,28 @@ def _write_nodes(
         out.bulk(key)
         out.bulk_slice(lp.buf, 0, lp.used)
     return True
+
+
+@command("rillet.xcount", arity=4, flags="readonly", since="1.0.0", syntax="key start end",
+         complexity="O(N) for the N nodes of the stream at the first call, then O(log N).")
+def xcount(session: Session, argv: list[bytes]) -> None:
+    """Returns the number of entries in a range of IDs."""
+    interval: Interval = Interval()
+    interval.read_start(argv[2], len(argv[2]))
+    interval.read_end(argv[3], len(argv[3]))
+    stream: Stream | None = lookup_read(session, argv[1])
+    ms: cython.ulonglong = interval.start_ms
+    seq: cython.ulonglong = interval.start_seq
+    sums: StreamCounts
+    count: cython.longlong = 0
+    if stream is not None and not less(interval.end_ms, interval.end_seq, ms, seq):
+        sums = _sums_of(stream)
+        count = sums.rank(stream, interval.end_ms, interval.end_seq)
+        if seq != 0:
+            count -= sums.rank(stream, ms, seq - 1)
+        elif ms != 0:
+            count -= sums.rank(stream, ms - 1, _MAX)
+    session.out.integer(count)
 
 
 @command("rillet.xrank", arity=-3, flags="readonly", since="1.0.0", syntax="key id [id ...]",

@@ -10,6 +10,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
+from rillet.errors import CommandError
 from rillet.keyspace.helper_keys import delayed_key
 from rillet.store.aio.group import AsyncGroup
 from rillet.store.arguments.argument_checks import flag, integer_of, items_of, whole_number
@@ -354,6 +355,34 @@ class AsyncStream(Generic[T]):
     async def length(self) -> int:
         """Return the number of entries (XLEN). O(1)"""
         return int(await self.store.run([b"XLEN", self.key]))
+
+    async def count(self, start: Position = "-", end: Position = "+") -> int:
+        """Return how many entries are between two IDs or times, both included, as in `range` (RILLET.XCOUNT).
+
+        rillet: O(log n), after O(nodes) for the first call. Redis and Valkey have no such command: it reads the
+        entries, in pages. O(entries)
+        """
+        bounds = [self.key, encode_position(start, "start"), encode_position(end, "end")]
+        try:
+            return int(await self.store.run([b"RILLET.XCOUNT", *bounds]))
+        except CommandError:  # unknown, or not allowed; XRANGE reports any other error
+            return await self._counted(bounds)
+
+    async def _counted(self, bounds: list[bytes]) -> int:
+        total = 0
+        while True:
+            rows = await self.store.run([b"XRANGE", *bounds, b"COUNT", b"%d" % BATCH])
+            total += len(rows)
+            if len(rows) < BATCH or rows[-1][0] in BOUNDS:
+                return total
+            bounds[1] = b"(" + rows[-1][0]
+
+    async def rank(self, id: IDLike) -> int:
+        """Return how many entries are at or before an ID: 1 for the first entry, `len(stream)` for the last. O(log n)
+
+        Redis and Valkey: as `count`.
+        """
+        return await self.count("-", exact_id(id))
 
     async def exists(self) -> bool:
         """Return whether the key exists."""
