@@ -112,6 +112,6 @@ print(calls, len(files), up)
 def test_the_walk_of_an_opening_is_short(tmp_path: Path) -> None:
     """The calls of all threads while a directory with a log of six commands is opened."""
     calls, files, up = map(int, run(COUNTED, str(tmp_path / "store"))[0].split())
-    assert calls <= 3500
-    assert files <= 135
-    assert up <= 30
+    assert calls <= 2900
+    assert files <= 129
+    assert up <= 20
