@@ -14,7 +14,7 @@ import rillet
 from rillet import Store
 from rillet.errors import NestedCall
 from rillet.host.engine_lock import COMPILED_STEPS
-from rillet.runtime.registry import TABLE, Command, load_commands
+from rillet.runtime.registry import TABLE, Command
 from rillet.store.transports.in_process import InProcessTransport
 
 # An exception may come in a generator that ends, which reports it.
@@ -29,7 +29,8 @@ class Interrupt(BaseException):
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    load_commands()  # an exception in the middle of an import would leave Python's lock of imports held
+    for argv in TRANSACTION:  # now: an exception in the middle of an import would leave Python's lock of imports held
+        TABLE.find(argv[0].encode())
     with rillet.open(tmp_path / "store", appendfsync="no") as store:
         yield store
 
