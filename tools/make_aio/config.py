@@ -12,6 +12,7 @@ WIDTH = 120
 # The synchronous modules below rillet.store, and the asyncio modules that are made from them.
 MODULES = {
     "message": "aio.message",
+    "command_steps": "aio.command_steps",
     "delivery": "aio.delivery",
     "group": "aio.group",
     "stream": "aio.stream",

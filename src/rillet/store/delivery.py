@@ -39,7 +39,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from rillet.errors import CommandError, ExecAbort, InvalidEntry, NoPerm, WrongType
 from rillet.keyspace.helper_keys import retries_key
@@ -50,23 +50,19 @@ from rillet.store.arguments.durations import Seconds, milliseconds_in, seconds_i
 from rillet.store.arguments.encoding import decode, encode, encode_name
 from rillet.store.arguments.slots import by_slot
 from rillet.store.atomic_steps import STEP_SIZE, claim, collect, deliver_due, due_retries
+from rillet.store.command_steps import Command, Commands, Result
 from rillet.store.dead_letters import letter
 from rillet.store.delays import Backoff, Delays
 from rillet.store.entry import T, stream_part, stream_parts
 from rillet.store.leases import BEATS, Heartbeat, Leases
 from rillet.store.message import Message, new_messages, old_messages
 from rillet.store.prefetch import PREFETCH, Pace, Prefetched, Search, still_pending
-from rillet.store.retries import PATIENCE
 from rillet.store.typed.forms import InvalidField
 
 if TYPE_CHECKING:
     from rillet.store.group import Consumer
-    from rillet.store.store import Store
 
 LOGGER = logger("store")
-Result = TypeVar("Result")
-Command: TypeAlias = "list[bytes] | list[list[bytes]]"  # one command, or a transaction: from MULTI to EXEC
-Commands: TypeAlias = Generator[Command, Any, Result]  # yields commands, receives their replies, returns a result
 Step: TypeAlias = "Command | tuple[Message[Any], ...] | InvalidEntry"
 Steps: TypeAlias = Generator[Step, Any, Result]
 
@@ -216,33 +212,6 @@ class End:
         if self._timeout is not None:
             limits.append(max(0.001, self._timeout - (monotonic() - self._since)))
         return min(limits) if limits else 0
-
-
-def drive(store: Store, commands: Commands[Result], patience: float = PATIENCE, raises: bool = True) -> Result:
-    """Run the commands of a generator, and return its result. patience: see rillet.store.retries.
-
-    raises: else an error reply is sent to the generator as a value.
-    """
-    reply: Any = None
-    while True:
-        try:
-            command = commands.send(reply)
-        except StopIteration as end:
-            result: Result = end.value
-            return result
-        try:
-            reply = run_step(store, command, patience)
-        except CommandError as error:
-            if raises:
-                raise
-            reply = error
-
-
-def run_step(store: Store, command: Any, patience: float = PATIENCE) -> Any:
-    """Run a command or a transaction; return the reply, or the replies. patience: see rillet.store.retries."""
-    if isinstance(command[0], list):
-        return store.run_many(command, patience)
-    return store.run(command, patience)
 
 
 def delivery(consumers: Sequence[Consumer[Any]], options: DeliveryOptions, end: End, prefetched: Prefetched,

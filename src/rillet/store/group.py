@@ -46,20 +46,18 @@ from rillet.store.arguments.policies import RefPolicy, chunks, policy_arguments
 from rillet.store.arguments.positions import Position, encode_after, encode_position, milliseconds_of
 from rillet.store.arguments.slots import by_slot
 from rillet.store.atomic_steps import collect, delete_consumer, lease
+from rillet.store.command_steps import Commands, drive, run_step
 from rillet.store.delays import Backoff, Retry, retries_of, waiting_command
 from rillet.store.delivery import (
     STOP_CHECK,
-    Commands,
     DeliveryOptions,
     End,
     Stop,
     counted,
     delivery,
-    drive,
     new_messages_of,
     read_commands,
     read_options,
-    run_step,
     valued,
 )
 from rillet.store.entry import T, stream_part

@@ -25,7 +25,6 @@ from rillet.store.arguments.argument_checks import flag
 from rillet.store.arguments.durations import milliseconds_in
 from rillet.store.arguments.encoding import decode, encode_name
 from rillet.store.codecs import Codec, raw, text, text_of
-from rillet.store.redispy.redis_names import missing_method, not_a_value
 from rillet.store.stream import Stream
 from rillet.store.types.array import Array
 from rillet.store.types.bitmap import Bitmap
@@ -88,6 +87,8 @@ class KeyCommands(CommandRunner):
     def set(self, name: Name, *of_redis: Any, codec: Codec[Any] = text, **options: Any) -> Set[Any]:
         """Return the set of that name; the codec is that of its members. TypeError for redis-py's set(name, value)."""
         if of_redis or options:
+            from rillet.store.redispy.redis_names import not_a_value
+
             raise not_a_value(self, name)
         return Set(cast(Any, self), name, codec)
 
@@ -211,6 +212,8 @@ class KeyCommands(CommandRunner):
     if not TYPE_CHECKING:  # else type checkers would accept every name
 
         def __getattr__(self, name: str) -> Any:
+            from rillet.store.redispy.redis_names import missing_method
+
             raise missing_method(self, name)
 
     def __contains__(self, key: object) -> bool:

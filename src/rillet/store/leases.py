@@ -16,16 +16,14 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rillet.errors import CommandError, StoreError
 from rillet.loggers import logger
 from rillet.store.arguments.encoding import decode
 from rillet.store.atomic_steps import lease
+from rillet.store.command_steps import Commands, drive
 from rillet.store.delays import Backoff, due_time
-
-if TYPE_CHECKING:
-    from rillet.store.delivery import Commands
 
 LOGGER = logger("store")
 BEATS = 3  # renewals in the time of a lease
@@ -109,8 +107,6 @@ class Heartbeat:
 
 
 def _beat(store: weakref.ref[Any], leases: weakref.ref[Leases], interval: float, stop: threading.Event) -> None:
-    from rillet.store.delivery import drive
-
     while not stop.wait(interval):
         held, there = leases(), store()
         if held is None or there is None:

@@ -41,7 +41,7 @@ from rillet.store.arguments.encoding import decode, parse_id
 from rillet.store.atomic_steps import keep
 
 if TYPE_CHECKING:
-    from rillet.store.delivery import Commands
+    from rillet.store.command_steps import Commands
 
 LOGGER = logger("store")
 CHECK_AFTER = 0.01  # seconds after which a message is checked before it is handed out

@@ -48,7 +48,7 @@ from rillet.store.arguments.positions import Position
 from rillet.store.arguments.slots import shards_of
 from rillet.store.backends.backend import Backend
 from rillet.store.codecs import Codec
-from rillet.store.delivery import drive
+from rillet.store.command_steps import drive
 from rillet.store.entry import Entry
 from rillet.store.group import MultiConsumer
 from rillet.store.keys import KeyCommands

@@ -17,11 +17,11 @@ client must check IDs and flags. The next ID is the greatest one before the next
 that node by its key; nil means that the range has no more nodes. A reply ends after the node with which it exceeds
 REPLY_BYTES, regardless of COUNT.
 
-**XCOUNT, XRANK and XAFTER** use the counts in the master entries, summed in pieces (`types/stream/counts.py`), and the entries
-of one node. XAFTER is nil if no entry follows the ID. In XRANK and as `last`, an ID without a sequence number stands
-for its whole millisecond, as at the end of a range.
+**XCOUNT, XRANK and XAFTER** use the counts in the master entries, summed in pieces (`types/stream/counts.py`), and the
+entries of one node. XAFTER is nil if no entry follows the ID. In XRANK and as `last`, an ID without a sequence number
+stands for its whole millisecond, as at the end of a range.
 
-Costs: XNODES O(log N + bytes), XCOUNT, XRANK and XAFTER O(nodes) at the first call, then O(log nodes). Rejected: positions by
+Costs: XNODES O(log N + bytes), the others O(nodes) at the first call, then O(log nodes). Rejected: positions by
 `entries-added`, which are wrong after the first deletion.
 
 The commands are read-only, exist with every `compat`, and are never logged. Redis replies "unknown command", so clients

@@ -80,7 +80,7 @@ class BatchesLost(ConnectorError):
     """The error for committed batches that the sink's server no longer has."""
 
 
-class Loss(NamedTuple):
+class LostBatches(NamedTuple):
     """Committed batches that a server no longer has."""
 
     first: int
@@ -169,7 +169,7 @@ class QueryRecord:
 
     # ---- losses ----
 
-    def loss(self, batch: int, streams: Sequence[bytes] | None) -> Loss | None:
+    def loss(self, batch: int, streams: Sequence[bytes] | None) -> LostBatches | None:
         """Return the batches before `batch` that were committed and are lost; None if all are there.
 
         streams: the names of the commit records that an early version may have written; none: all that there are. None
@@ -181,12 +181,12 @@ class QueryRecord:
         if newest is None:
             if streams is not None and self._early_records(streams):
                 return None
-            return Loss(0, batch - 1, str(self.servers), recorded=False)
+            return LostBatches(0, batch - 1, str(self.servers), recorded=False)
         done = {key: _done(fields[key]) for key in self._listed(newest)}
         behind = min(done, key=done.__getitem__)
         if done[behind] >= batch - 1:
             return None
-        return Loss(done[behind] + 1, batch - 1, str(self.servers.connection(behind).address))
+        return LostBatches(done[behind] + 1, batch - 1, str(self.servers.connection(behind).address))
 
     def _known(self) -> tuple[dict[bytes, Fields], Fields | None]:
         """Return the fields of all records by key, and those of the newest one."""
@@ -222,7 +222,7 @@ class QueryRecord:
 
     # ---- the driver's commit ----
 
-    def close(self, batch: int, notes: Mapping[bytes, Fields], loss: Loss | None, lasting: bool) -> list[bytes]:
+    def close(self, batch: int, notes: Mapping[bytes, Fields], loss: LostBatches | None, lasting: bool) -> list[bytes]:
         """Record that the sink has a batch; return the keys. Raise ConnectorError if a chunk of `notes` is gone.
 
         notes: by key, the fields that tasks have written. May be repeated after a lost connection.
@@ -256,7 +256,7 @@ class QueryRecord:
             return [(b"HSET", key, b"done", b"%d" % done)]
         if done < floor:
             where = str(self.servers.connection(key).address)
-            raise BatchesLost(f"{Loss(done + 1, floor, where)}. {_REMEDY}")
+            raise BatchesLost(f"{LostBatches(done + 1, floor, where)}. {_REMEDY}")
         for name, note in notes.items():
             if fields.get(name) != note:
                 raise rows_gone(name.partition(b":")[0].decode(), batch, str(self.servers.connection(key).address))
@@ -308,7 +308,7 @@ def complete_batch(
         return
     record = QueryRecord(servers, identity.query)
 
-    def attempt() -> Loss | None:
+    def attempt() -> LostBatches | None:
         loss = record.loss(identity.batch, streams) if streaming else None
         if loss and options.fail_on_data_loss:
             raise BatchesLost(f"{loss}. {_REMEDY}")

@@ -17,61 +17,20 @@ from rillet.store.arguments.durations import Seconds, milliseconds_in
 from rillet.store.arguments.encoding import decode, encode, encode_name
 from rillet.store.arguments.slots import by_slot
 from rillet.store.atomic_steps import STEP_SIZE, claim, collect, deliver_due, due_retries
+from rillet.store.command_steps import Command, Commands, Result
 from rillet.store.dead_letters import letter
 from rillet.store.delays import Delays
-from rillet.store.delivery import (
-    CURRENT,
-    LOGGER,
-    PAGE,
-    Collection,
-    Command,
-    Commands,
-    DeliveryOptions,
-    End,
-    Loop,
-    Result,
-    _units,
-)
+from rillet.store.delivery import CURRENT, LOGGER, PAGE, Collection, DeliveryOptions, End, Loop, _units
 from rillet.store.entry import T, stream_part, stream_parts
 from rillet.store.leases import Leases
 from rillet.store.prefetch import Prefetched, Search, still_pending
-from rillet.store.retries import PATIENCE
 from rillet.store.typed.forms import InvalidField
 
 if TYPE_CHECKING:
     from rillet.store.aio.group import AsyncConsumer
-    from rillet.store.aio.store import AsyncStore
 
 Step: TypeAlias = "Command | tuple[AsyncMessage[Any], ...] | InvalidEntry"
 Steps: TypeAlias = Generator[Step, Any, Result]
-
-
-async def drive(store: AsyncStore, commands: Commands[Result], patience: float = PATIENCE,
-                raises: bool = True) -> Result:  # fmt: skip
-    """Run the commands of a generator, and return its result. patience: see rillet.store.retries.
-
-    raises: else an error reply is sent to the generator as a value.
-    """
-    reply: Any = None
-    while True:
-        try:
-            command = commands.send(reply)
-        except StopIteration as end:
-            result: Result = end.value
-            return result
-        try:
-            reply = await run_step(store, command, patience)
-        except CommandError as error:
-            if raises:
-                raise
-            reply = error
-
-
-async def run_step(store: AsyncStore, command: Any, patience: float = PATIENCE) -> Any:
-    """Run a command or a transaction; return the reply, or the replies. patience: see rillet.store.retries."""
-    if isinstance(command[0], list):
-        return await store.run_many(command, patience)
-    return await store.run(command, patience)
 
 
 def delivery(consumers: Sequence[AsyncConsumer[Any]], options: DeliveryOptions, end: End, prefetched: Prefetched,
@@ -447,14 +406,4 @@ def _hand_out(consumer: bytes, loop: Loop) -> Steps[bool]:
     return handed
 
 
-__all__ = [
-    "counted",
-    "dead_letter",
-    "delivery",
-    "drive",
-    "new_messages_of",
-    "read_commands",
-    "read_options",
-    "run_step",
-    "valued",
-]
+__all__ = ["counted", "dead_letter", "delivery", "new_messages_of", "read_commands", "read_options", "valued"]

@@ -22,16 +22,8 @@ from rillet.errors import (
     StoreTimeout,
 )
 from rillet.keyspace.helper_keys import retries_key
-from rillet.store.aio.delivery import (
-    counted,
-    delivery,
-    drive,
-    new_messages_of,
-    read_commands,
-    read_options,
-    run_step,
-    valued,
-)
+from rillet.store.aio.command_steps import drive, run_step
+from rillet.store.aio.delivery import counted, delivery, new_messages_of, read_commands, read_options, valued
 from rillet.store.aio.message import AsyncMessage, lost_leases, new_messages, old_messages
 from rillet.store.arguments.argument_checks import flag, integer_of, one_of
 from rillet.store.arguments.durations import Seconds, milliseconds_in
@@ -40,8 +32,9 @@ from rillet.store.arguments.policies import RefPolicy, chunks, policy_arguments
 from rillet.store.arguments.positions import Position, encode_after, encode_position, milliseconds_of
 from rillet.store.arguments.slots import by_slot
 from rillet.store.atomic_steps import collect, delete_consumer, lease
+from rillet.store.command_steps import Commands
 from rillet.store.delays import Backoff, Retry, retries_of, waiting_command
-from rillet.store.delivery import STOP_CHECK, Commands, DeliveryOptions, End, Stop
+from rillet.store.delivery import STOP_CHECK, DeliveryOptions, End, Stop
 from rillet.store.entry import T, stream_part
 from rillet.store.group import _NO_KEY, _entries_read, count_collected
 from rillet.store.info_records import (

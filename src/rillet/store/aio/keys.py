@@ -27,7 +27,6 @@ from rillet.store.arguments.durations import milliseconds_in
 from rillet.store.arguments.encoding import decode, encode_name
 from rillet.store.codecs import Codec, raw, text
 from rillet.store.keys import _INTEGERS, Name, V
-from rillet.store.redispy.redis_names import missing_method, not_a_value
 from rillet.store.types.stored_key import ttl_of, unix_milliseconds_of
 
 AnyKey = (
@@ -76,6 +75,8 @@ class AsyncKeyCommands(AsyncCommandRunner):
     def set(self, name: Name, *of_redis: Any, codec: Codec[Any] = text, **options: Any) -> AsyncSet[Any]:
         """Return the set of that name; the codec is that of its members. TypeError for redis-py's set(name, value)."""
         if of_redis or options:
+            from rillet.store.redispy.redis_names import not_a_value
+
             raise not_a_value(self, name)
         return AsyncSet(cast(Any, self), name, codec)
 
@@ -199,6 +200,8 @@ class AsyncKeyCommands(AsyncCommandRunner):
     if not TYPE_CHECKING:  # else type checkers would accept every name
 
         def __getattr__(self, name: str) -> Any:
+            from rillet.store.redispy.redis_names import missing_method
+
             raise missing_method(self, name)
 
     def __aiter__(self) -> AsyncIterator[str]:

@@ -10,7 +10,7 @@ from types import UnionType
 from typing import Any, Literal, overload
 
 from rillet.store.aio import multi_stream as several
-from rillet.store.aio.delivery import drive
+from rillet.store.aio.command_steps import drive
 from rillet.store.aio.group import AsyncMultiConsumer
 from rillet.store.aio.keys import AsyncKeyCommands
 from rillet.store.aio.multi_stream import StreamLike
