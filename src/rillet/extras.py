@@ -17,7 +17,6 @@ _MODULES = {
     "delta": {"pyarrow": "", "deltalake": ""},
     "inspect": {"starlette": "", "uvicorn": "", "textual": ""},
     "json": {"jsonpath": "python-jsonpath"},
-    "lua": {"lupa": ""},
     "metrics": {"prometheus_client": ""},
     "opentelemetry": {"opentelemetry": "opentelemetry-api"},
     "pandas": {"pyarrow": "", "pandas": ""},

@@ -101,10 +101,11 @@ def test_an_expiry_separates_a_long_string_from_its_key_in_valkey(size: int, exp
     text = b"x" * size
     with rillet.open(compat="valkey") as store:
         shown = []
-        for command in (
-            (b"SET", b"k", text), (b"EXPIRE", b"k", 100), (b"PERSIST", b"k"), (b"GETEX", b"k", b"EX", 100),
-            (b"COPY", b"k", b"kk", b"REPLACE"),
-        ):  # fmt: skip
+        commands: list[list[object]] = [
+            ["SET", "k", text], ["EXPIRE", "k", 100], ["PERSIST", "k"], ["GETEX", "k", "EX", 100],
+            ["COPY", "k", "kk", "REPLACE"],
+        ]  # fmt: skip
+        for command in commands:
             store.execute(*command)
-            shown.append(store.execute(b"OBJECT", b"ENCODING", command[2] if command[0] == b"COPY" else b"k").decode())
+            shown.append(store.execute("OBJECT", "ENCODING", command[2 if command[0] == "COPY" else 1]).decode())
         assert " ".join(shown) == expected

@@ -49,7 +49,7 @@ def test_the_extra_all_installs_every_extra() -> None:
 def test_every_package_has_a_reason() -> None:
     note = page("docs/design/0002-dependencies.md")
     extras, _, development = note.partition("## Development")
-    assert packages(PROJECT["project"]["dependencies"]) == {"xxhash"}
+    assert packages(PROJECT["project"]["dependencies"]) == {"lupa", "xxhash"}
     for name, lines in (EXTRAS | groups()).items():
         part = development + page("docs/frameworks.md") if name in groups() else extras
         assert f"`{name}`" in part, name

@@ -19,7 +19,7 @@ import importlib.abc, sys
 
 class Absent(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] not in {*sys.stdlib_module_names, "rillet", "xxhash", "cython"}:
+        if name.partition(".")[0] not in {*sys.stdlib_module_names, "rillet", "lupa", "xxhash", "cython"}:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
         return None
 

@@ -304,7 +304,7 @@ def test_redis_py_registers_scripts_and_locks(store: Store) -> None:
 
 
 @long_interpreted
-def test_without_lupa_the_error_names_the_extra() -> None:
+def test_without_lupa_the_error_names_the_package() -> None:
     code = """
 import sys
 sys.modules['lupa'] = None
@@ -317,7 +317,7 @@ with rillet.open() as store:
         print(error)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.strip() == "ERR Lua scripts need the package lupa: install rillet[lua]"
+    assert done.stdout.strip() == "ERR Lua scripts need the package lupa: pip install lupa"
 
 
 def test_a_script_counts_as_its_client() -> None:

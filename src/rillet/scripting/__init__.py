@@ -15,5 +15,5 @@ Modules, in reading order:
     calls.py        redis.call: the checks, the command (compiled)
     scripts.py      the cache of scripts, and one run of a script
 
-lupa is an optional dependency (`pip install 'rillet[lua]'`); only interpreter.py imports it, at the first script.
+Only interpreter.py imports lupa, at the first script.
 """

@@ -34,7 +34,7 @@ EXTENSION = ""
 """The extension module with the C API of Lua, if that is not lupa's."""
 _MOST_ARGUMENTS = 8192  # LUAI_MAXCSTACK is 8000
 _GARBAGE = 64 * 1024  # bytes that INFO may count too many
-_MISSING = "Lua scripts need the package lupa: install rillet[lua]"
+_MISSING = "Lua scripts need the package lupa: pip install lupa"
 
 
 class Interpreter:

@@ -15,7 +15,7 @@ a consumer could receive a message between the check and EXEC, and XGROUP DELCON
 number of deliveries. Another consumer that claims it changes both; the same consumer, after a restart, changes the
 number. The number may lack one: a loop with fast handlers counts hand-outs late (rillet.store.prefetch).
 
-In process, scripts need the package lupa (docs/scripts.md). Each call sends the source, which has about 500 bytes.
+Each call sends the source, which has about 500 bytes.
 """
 
 from __future__ import annotations
