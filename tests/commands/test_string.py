@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import rillet
@@ -101,7 +103,7 @@ def test_an_expiry_separates_a_long_string_from_its_key_in_valkey(size: int, exp
     text = b"x" * size
     with rillet.open(compat="valkey") as store:
         shown = []
-        commands: list[list[object]] = [
+        commands: list[list[Any]] = [
             ["SET", "k", text], ["EXPIRE", "k", 100], ["PERSIST", "k"], ["GETEX", "k", "EX", 100],
             ["COPY", "k", "kk", "REPLACE"],
         ]  # fmt: skip
