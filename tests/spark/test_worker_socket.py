@@ -15,11 +15,18 @@ pytest.importorskip("pyspark")
 from pyspark import TaskContext
 from pyspark.sql.types import StructType
 
+import rillet
 from rillet.spark import RilletDataSource
 from rillet.spark.worker_socket import _DESCRIPTORS, send_without_delay
 
-URL = {"url": "redis://127.0.0.1:1"}
 SCHEMA = StructType().add("id", "string").add("n", "long")
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    """A server: the driver asks it before tasks write."""
+    with rillet.open() as store, store.serve() as served:
+        yield served.url
 
 
 @pytest.fixture
@@ -57,11 +64,11 @@ def delays(connection: socket.socket) -> bool:
 @pytest.mark.parametrize("direction", ["reader", "streamReader", "writer", "streamWriter"])
 @pytest.mark.parametrize("options", [{"stream": "s"}, {"type": "hash", "keyPattern": "k:*"}])
 def test_a_task_unpickles_its_reader_or_writer_and_removes_the_delays(
-    connected: socket.socket, direction: str, options: dict[str, str]
+    connected: socket.socket, url: str, direction: str, options: dict[str, str]
 ) -> None:
-    source = RilletDataSource({**URL, **options})
+    source = RilletDataSource({"url": url, **options})
     if "type" in options and direction != "reader":
-        source = RilletDataSource({**URL, "type": "hash", "keyColumn": "id"})
+        source = RilletDataSource({"url": url, "type": "hash", "keyColumn": "id"})
     made = getattr(source, direction)(SCHEMA, *([False] if "riter" in direction else []))
     packed = pickle.dumps(made)
     TaskContext._setTaskContext(None)  # another test may have run a task in this process

@@ -87,8 +87,8 @@ def test_a_failed_write_and_its_recovery(tmp_path: Path, lines: Lines) -> None:
     path = tmp_path / "s.rillet"
     with rillet.open(path) as store:
         store.stream("s").add({"n": 1})
-        path.rename(tmp_path / "moved")
         with pytest.warns(RuntimeWarning, match="writes are refused"):
+            path.rename(tmp_path / "moved")
             add_until_refused(store)
         assert has(lines, "rillet.log", logging.ERROR, "writes are refused from now on")
         (tmp_path / "moved").rename(path)

@@ -162,7 +162,7 @@ for i, flat in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])) do
   local one = {}
   for j = 1, #flat, 2 do one[flat[j]] = flat[j + 1] end
   found[i] = one
-  if ARGV[3] == '' and (not heir or one.idle < heir.idle) then heir = one end
+  if ARGV[3] == '' and (not heir or one.idle <= heir.idle) then heir = one end
 end
 local to = heir and heir.name or ARGV[3]
 local done, received = {}, 0

@@ -47,7 +47,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rillet.client.cluster import slot_of
-from rillet.client.errors import ConnectorError
+from rillet.client.errors import ConnectionLost, ConnectorError
 from rillet.client.protocol import pack
 from rillet.client.servers import Servers
 from rillet.client.transaction import retry, transact
@@ -282,7 +282,10 @@ def require_earlier_batches(
 ) -> None:
     """Raise BatchesLost if the sink lost batches before that of a task, before the task writes anything."""
     if identity.batch == 0:
-        servers.connection(b"")  # a new query does not wait: a wrong address is more likely than an outage
+        try:  # a new query does not wait: a wrong address is more likely than an outage
+            servers.connection(b"")
+        except ConnectionLost:  # once, a connection may break
+            servers.connection(b"")
         return
     if not options.fail_on_data_loss or (servers.is_cluster and identity.partition):
         return  # in a cluster, one task asks all masters
