@@ -83,13 +83,18 @@ def add_until_refused(store: rillet.Store) -> None:
         subprocess.run(["sleep", "0.01"], check=True)
 
 
+def add_without_folder(store: rillet.Store, path: Path, moved: Path) -> None:
+    """Move the folder of a store away and add entries; the owner's periodic work may be the first to notice."""
+    path.rename(moved)
+    add_until_refused(store)
+
+
 def test_a_failed_write_and_its_recovery(tmp_path: Path, lines: Lines) -> None:
     path = tmp_path / "s.rillet"
     with rillet.open(path) as store:
         store.stream("s").add({"n": 1})
         with pytest.warns(RuntimeWarning, match="writes are refused"):
-            path.rename(tmp_path / "moved")
-            add_until_refused(store)
+            add_without_folder(store, path, tmp_path / "moved")
         assert has(lines, "rillet.log", logging.ERROR, "writes are refused from now on")
         (tmp_path / "moved").rename(path)
         for _ in range(2000):
