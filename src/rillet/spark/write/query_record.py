@@ -290,8 +290,18 @@ def require_earlier_batches(
     if not options.fail_on_data_loss or (servers.is_cluster and identity.partition):
         return  # in a cluster, one task asks all masters
     record = QueryRecord(servers, identity.query)
-    if loss := retry(servers, partial(record.loss, identity.batch, streams)):
+    _refuse(retry(servers, partial(record.loss, identity.batch, streams)), options)
+
+
+def _refuse(loss: LostBatches | None, options: SinkOptions) -> None:
+    """Raise BatchesLost for a loss, unless failOnDataLoss=false: then it is counted."""
+    if loss and options.fail_on_data_loss:
         raise BatchesLost(f"{loss}. {_REMEDY}")
+
+
+def _report(loss: LostBatches | None) -> None:
+    if loss:
+        log.warning("%s. The loss is counted (failOnDataLoss=false), and the query continues", loss)
 
 
 def complete_batch(
@@ -313,8 +323,7 @@ def complete_batch(
 
     def attempt() -> LostBatches | None:
         loss = record.loss(identity.batch, streams) if streaming else None
-        if loss and options.fail_on_data_loss:
-            raise BatchesLost(f"{loss}. {_REMEDY}")
+        _refuse(loss, options)
         append_rest()
         keys = close_batch(servers, written)
         notes: dict[bytes, dict[bytes, bytes]] = {}
@@ -326,8 +335,7 @@ def complete_batch(
         wait_for_copies(servers, options, keys)
         return loss
 
-    if loss := retry(servers, attempt):  # all of it again: after a failover, what was closed may be gone
-        log.warning("%s. The loss is counted (failOnDataLoss=false), and the query continues", loss)
+    _report(retry(servers, attempt))  # all of it again: after a failover, what was closed may be gone
 
 
 def query_of(batch: DataFrame) -> str | None:
@@ -355,8 +363,7 @@ def write_recorded(
     servers.waits = True
     record = QueryRecord(servers, query)
     loss = retry(servers, partial(record.loss, batch, streams))
-    if loss and options.fail_on_data_loss:
-        raise BatchesLost(f"{loss}. {_REMEDY}")
+    _refuse(loss, options)
 
     def attempt() -> bool:
         before = _processes(servers)
@@ -368,8 +375,7 @@ def write_recorded(
 
     while not retry(servers, attempt):
         log.warning("rillet: %s restarted or failed over during batch %d, which is written again", servers, batch)
-    if loss:
-        log.warning("%s. The loss is counted (failOnDataLoss=false), and the query continues", loss)
+    _report(loss)
 
 
 def _processes(servers: Servers) -> list[bytes]:
