@@ -168,7 +168,7 @@ class CommandParser(ReadBuffer):
 
     __slots__ = ("argv", "argc", "held", "missing", "bulk_len", "authenticated", "proto_max_bulk_len",
                  "max_multibulk_len",
-                 "query_buffer_limit", "exact", "scan_stop", "after", "began")  # fmt: skip
+                 "query_buffer_limit", "exact", "scan_stop", "after", "began", "commands", "ordinal")  # fmt: skip
     argv: Any
     held: readonly[cython.Py_ssize_t]
     argc: cython.Py_ssize_t
@@ -182,6 +182,8 @@ class CommandParser(ReadBuffer):
     scan_stop: cython.Py_ssize_t
     after: readonly[cython.Py_ssize_t]
     began: cython.Py_ssize_t
+    commands: list[Any] | None
+    ordinal: cython.Py_ssize_t
 
     def __init__(self) -> None:
         ReadBuffer.__init__(self)
@@ -202,6 +204,9 @@ class CommandParser(ReadBuffer):
         self.after = 0
         # Where the command began that `step` has passed last.
         self.began = 0
+        # The commands that a transaction has queued, if these are its bytes; how many commands `step` has passed.
+        self.commands = None
+        self.ordinal = 0
 
     @property
     def max_inline_len(self) -> int:
@@ -296,6 +301,7 @@ class CommandParser(ReadBuffer):
         """Advance past the command that `scan` located and past the log annotations that follow it."""
         self.began = self.pos
         self.pos = self.after
+        self.ordinal += 1
         if self.exact:
             self.pass_notes()
         return True

@@ -269,9 +269,10 @@ class PropagationBuffer:
             self.pulled = 0
         return self.out.take_bytes()
 
+    @cython.ccall
     def copy(self) -> bytes:
         """Return all bytes, which stay. O(bytes)"""
-        return bytes(self.out.buf[: self.out.used])
+        return self.out.copy()
 
     # -- the second reader ---------------------------------------------------------------------------
 

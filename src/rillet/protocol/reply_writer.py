@@ -505,14 +505,17 @@ class ReplyWriter:
         return True
 
     @cython.ccall
-    def take_bytes(self) -> bytes:
-        """Return and remove everything written; O(bytes)."""
-        size: cython.Py_ssize_t = self.used
+    def copy(self) -> bytes:
+        """Return everything written, which stays; O(bytes)."""
         if cython.compiled:
             source: cython.p_uchar = self.buf
-            out: bytes = source[0:size]
-        else:
-            out = bytes(self.buf[:size])
+            return source[0 : self.used]
+        return bytes(self.buf[: self.used])
+
+    @cython.ccall
+    def take_bytes(self) -> bytes:
+        """Return and remove everything written; O(bytes)."""
+        out: bytes = self.copy()
         self.used = 0
         if len(self.buf) > KEEP_CAPACITY:
             self.use_buffer(bytearray(INITIAL_CAPACITY))

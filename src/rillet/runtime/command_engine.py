@@ -124,6 +124,9 @@ class CommandEngine(Protocol):
     def run_queue(self, session: Session, queue: CommandQueue) -> bool:
         """Run every queued command once."""
 
+    def end_queue(self, queue: CommandQueue) -> bool:
+        """Empty a queue whose commands have run."""
+
     def lookup(self, argv: list[bytes]) -> Command | None:
         """Return the command or subcommand that the words call."""
 

@@ -73,7 +73,10 @@ def follows(
     """
     if parser.scan(words) == 0:
         return 0
-    if not words.is_option(0, entry.word) or (words.count != count and not entry.accepts(words.count)):
+    if parser.commands is not None:  # those of EXEC
+        if parser.commands[parser.ordinal] is not entry:
+            return _OTHER
+    elif not words.is_option(0, entry.word) or (words.count != count and not entry.accepts(words.count)):
         return _OTHER
     if session.state & _RESTRICTED:
         user: User = session.account

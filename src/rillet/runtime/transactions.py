@@ -23,18 +23,21 @@ _SAME = cython.declare(cython.int, SAME)
 _OTHER = cython.declare(cython.int, OTHER)
 _QUEUED_REPLY = cython.declare(bytes, b"+QUEUED\r\n")
 _NO_STOP = cython.declare(cython.Py_ssize_t, 2**62)
+_KEPT = cython.declare(cython.Py_ssize_t, 16)  # empty queues
 
 
 @cython.cclass
 class Transactions(Effects):
     """Queueing commands and running the queue; a part of the engine."""
 
-    __slots__ = ("acl",)
+    __slots__ = ("acl", "_queues")
     acl: public[Any]
+    _queues: list[CommandQueue]
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         Effects.__init__(self, settings, clock)
         self.acl = None
+        self._queues = []  # empty, for the next transactions
 
     @cython.cfunc
     def _queue(
@@ -46,7 +49,7 @@ class Transactions(Effects):
         Stop after `limit` bytes of replies. Return whether `words` has the next command of the parser.
         """
         if not session.queue:
-            session.queue = CommandQueue()
+            session.queue = self._queues.pop() if self._queues else CommandQueue()
         queue: CommandQueue = session.queue
         session.command = entry
         if parser is None or limit < 0 or parser.exact or session.tracking is not None:
@@ -94,6 +97,7 @@ class Transactions(Effects):
                         parser.step()
                     else:
                         argv: list[bytes] = parser.next() or []
+                        parser.ordinal = at + 1
                         words.point_to(argv, 0, len(argv))
                     entry: Command = entries[at]
                     denied: object = None
@@ -117,9 +121,17 @@ class Transactions(Effects):
                 parser = queue.parser()
                 for _ in range(at):
                     parser.next()
+                parser.ordinal = at
         self.give_spans(words)
         if interrupt is not None:
             raise interrupt
+        return True
+
+    @cython.ccall
+    def end_queue(self, queue: CommandQueue) -> cython.bint:
+        """Empty a queue whose commands have run, and keep it for another transaction."""
+        if len(self._queues) < _KEPT and queue.clear():
+            self._queues.append(queue)
         return True
 
 

@@ -97,6 +97,8 @@ class Exec(Implementation):
         finally:
             session.enter("exec ends")
             session.clear_queue()
+            if queue:
+                session.engine.end_queue(queue)
             # The engine has acted on the effects of each queued command; EXEC itself has no effects.
             session.command, session.dirty, session.propagated = received, 0, None
         return True
