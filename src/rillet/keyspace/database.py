@@ -191,13 +191,15 @@ class Database:
     _first_awake: public[cython.Py_ssize_t]
     _rested: public[cython.Py_ssize_t]
 
-    def __init__(self, index: int, clock: Clock) -> None:
+    def __init__(
+        self, index: int, clock: Clock, access: AccessClock | None = None, buffer: RestBuffer | None = None
+    ) -> None:
         self.index = index
         self.clock = clock
         # The clock of the LRU and LFU data in the records of `keys`; an engine's databases share one.
-        self.access = AccessClock(clock)
+        self.access = access or AccessClock(clock)
         # Commands change small values in this buffer, without an object; an engine's databases share one.
-        self.buffer = RestBuffer()
+        self.buffer = buffer or RestBuffer()
         # The size of the values that are objects (keyspace/memory_usage.py).
         self.ledger = Ledger()
         self.keys = Dict(values=True, objects=True)

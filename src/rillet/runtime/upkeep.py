@@ -104,13 +104,13 @@ class Upkeep:
         self.monitored_ns = 2**62
         self.propagation = Propagation(self.settings, self.clock)
         self.blocking = Blocking(self.clock, self.stats, self.propagation)
-        self.databases = [Database(index, self.clock) for index in range(self.settings.databases)]
         self.access = AccessClock(self.clock)
         self.lazyfree = LazyFree(self.clock)
         self._buffer = RestBuffer()
+        self.databases = [
+            Database(index, self.clock, self.access, self._buffer) for index in range(self.settings.databases)
+        ]
         for database in self.databases:
-            database.access = self.access
-            database.buffer = self._buffer
             database.lazy = self.lazyfree
             database.on_ready = self.blocking.database_ready
         # The number of commands that had run when the data was found to fit into `maxmemory`; -1: it did not.

@@ -120,10 +120,10 @@ class NewData:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self.databases = [Database(old.index, engine.clock) for old in engine.databases]
+        self.databases = [Database(old.index, engine.clock, old.access, old.buffer) for old in engine.databases]
         self.kept = Kept()
         for old, new in zip(engine.databases, self.databases, strict=True):
-            new.access, new.buffer, new.lazy, new.embeds_expiry = old.access, old.buffer, old.lazy, old.embeds_expiry
+            new.lazy, new.embeds_expiry = old.lazy, old.embeds_expiry
             new.resize_as(bool(old.keys.newest))
 
     def exchange(self) -> None:
