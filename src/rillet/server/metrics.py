@@ -34,7 +34,7 @@ from rillet.real_time import monotonic
 from rillet.runtime.session_state import SUBSCRIBED
 from rillet.server.server import Server
 from rillet.types.compat import LAG_A, LAG_C
-from rillet.types.stream.counts import StreamCounts
+from rillet.types.stream.counts import counts_of
 from rillet.types.stream.group import Group
 from rillet.types.stream.stream import Stream
 from rillet.types.zset import Zset
@@ -309,10 +309,7 @@ def lag_of(stream: Stream, group: Group, rule: int) -> int | None:
             return behind
     if stream.node_count > _COUNTED_NODES:
         return None
-    if stream.sums is None:
-        stream.sums = StreamCounts()
-    stream.sums.refresh(stream)
-    rank: int = stream.sums.rank(stream, *position)
+    rank: int = counts_of(stream).rank(stream, *position)
     return stream.length - rank
 
 

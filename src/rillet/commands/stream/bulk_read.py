@@ -39,7 +39,7 @@ from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime.session import Session
 from rillet.structs.listpack import Listpack
 from rillet.structs.rax_iterator import RaxIterator
-from rillet.types.stream.counts import StreamCounts
+from rillet.types.stream.counts import StreamCounts, counts_of
 from rillet.types.stream.id import IDReader, encode_key, key_ms, key_seq, less
 from rillet.types.stream.iterator import StreamIterator
 from rillet.types.stream.node import int_at
@@ -178,7 +178,7 @@ def xcount(session: Session, argv: list[bytes]) -> None:
     sums: StreamCounts
     count: cython.longlong = 0
     if stream is not None and not less(interval.end_ms, interval.end_seq, ms, seq):
-        sums = _sums_of(stream)
+        sums = counts_of(stream)
         count = sums.rank(stream, interval.end_ms, interval.end_seq)
         if seq != 0:
             count -= sums.rank(stream, ms, seq - 1)
@@ -200,20 +200,9 @@ def xrank(session: Session, argv: list[bytes]) -> None:
         for _ in wanted:
             session.out.integer(0)
         return
-    sums = _sums_of(stream)
+    sums = counts_of(stream)
     for reader in wanted:
         session.out.integer(sums.rank(stream, reader.ms, reader.seq))
-
-
-@cython.cfunc
-def _sums_of(stream: Stream) -> StreamCounts:
-    """Return the entry counts of the stream's nodes, after an update to the present state."""
-    sums: StreamCounts
-    if stream.sums is None:
-        stream.sums = StreamCounts()
-    sums = stream.sums
-    sums.refresh(stream)
-    return sums
 
 
 @command("rillet.xafter", arity=4, flags="readonly", since="1.0.0", syntax="key after count",
@@ -229,7 +218,7 @@ def xafter(session: Session, argv: list[bytes]) -> None:
     if stream is None:
         session.out.null()
         return
-    sums = _sums_of(stream)
+    sums = counts_of(stream)
     rank = sums.rank(stream, after.ms, after.seq)
     left = stream.length - rank
     if left <= 0:

@@ -227,3 +227,13 @@ class StreamCounts:
                 return True
             beyond -= living
         return False
+
+
+@cython.ccall
+def counts_of(stream: StreamNodes) -> StreamCounts:
+    """Return the sums of a stream's nodes as they are now; the first call counts all nodes."""
+    if stream.sums is None:
+        stream.sums = StreamCounts()
+    sums: StreamCounts = stream.sums
+    sums.refresh(stream)
+    return sums
