@@ -24,7 +24,8 @@ from rillet import LeaseLost, Message, Store
 from rillet.keyspace.helper_keys import retries_key
 from rillet.store import delays, prefetch
 from rillet.store.command_steps import run_step
-from rillet.store.delivery import DeliveryOptions, End, delivery
+from rillet.store.delivery import delivery
+from rillet.store.delivery_options import DeliveryOptions, End
 from rillet.testing.clock import StoreClock
 from tests.store.conftest import Frontend
 

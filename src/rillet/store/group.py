@@ -48,18 +48,8 @@ from rillet.store.arguments.slots import by_slot
 from rillet.store.atomic_steps import collect, delete_consumer, lease
 from rillet.store.command_steps import Commands, drive, run_step
 from rillet.store.delays import Backoff, Retry, retries_of, waiting_command
-from rillet.store.delivery import (
-    STOP_CHECK,
-    DeliveryOptions,
-    End,
-    Stop,
-    counted,
-    delivery,
-    new_messages_of,
-    read_commands,
-    read_options,
-    valued,
-)
+from rillet.store.delivery import counted, delivery, new_messages_of, read_commands, read_options, valued
+from rillet.store.delivery_options import STOP_CHECK, DeliveryOptions, End, Stop
 from rillet.store.entry import T, stream_part
 from rillet.store.info_records import (
     ConsumerInfo,

@@ -20,7 +20,8 @@ from rillet.store.atomic_steps import STEP_SIZE, claim, collect, deliver_due, du
 from rillet.store.command_steps import Command, Commands, Result
 from rillet.store.dead_letters import letter
 from rillet.store.delays import Delays
-from rillet.store.delivery import CURRENT, LOGGER, PAGE, Collection, DeliveryOptions, End, Loop, _units
+from rillet.store.delivery import CURRENT, LOGGER, PAGE, Collection, Loop, _units
+from rillet.store.delivery_options import DeliveryOptions, End
 from rillet.store.entry import T, stream_part, stream_parts
 from rillet.store.leases import Leases
 from rillet.store.prefetch import Prefetched, Search, still_pending

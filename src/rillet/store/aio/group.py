@@ -34,7 +34,7 @@ from rillet.store.arguments.slots import by_slot
 from rillet.store.atomic_steps import collect, delete_consumer, lease
 from rillet.store.command_steps import Commands
 from rillet.store.delays import Backoff, Retry, retries_of, waiting_command
-from rillet.store.delivery import STOP_CHECK, DeliveryOptions, End, Stop
+from rillet.store.delivery_options import STOP_CHECK, DeliveryOptions, End, Stop
 from rillet.store.entry import T, stream_part
 from rillet.store.group import _NO_KEY, _entries_read, count_collected
 from rillet.store.info_records import (

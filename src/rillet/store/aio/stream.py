@@ -28,7 +28,7 @@ from rillet.store.arguments.policies import (
 from rillet.store.arguments.positions import Position, encode_after, encode_new_id, encode_position, exact_id
 from rillet.store.atomic_steps import MOST_WORDS, STEP_SIZE, add_delayed, deliver_due
 from rillet.store.delays import WAITING, DelayedEntry, delayed_of, due_time, moment, waiting_command
-from rillet.store.delivery import DeliveryOptions, End, Stop
+from rillet.store.delivery_options import DeliveryOptions, End, Stop
 from rillet.store.entry import Entry, T, entries_of, named, stream_part
 from rillet.store.info_records import GroupInfo, groups_of
 from rillet.store.stream import _NEW, BATCH, BOUNDS, Stream, _is_pair, _next_of
