@@ -101,7 +101,7 @@ if TYPE_CHECKING:
     from rillet.store.entry import Entry
     from rillet.store.follow import AsyncReplica, Replica, follow
     from rillet.store.group import Consumer, Group, MultiConsumer
-    from rillet.store.info_records import ConsumerInfo, GroupInfo, PendingEntry, PendingSummary
+    from rillet.store.info_records import ConsumerInfo, GroupInfo, OrderedKey, PendingEntry, PendingSummary
     from rillet.store.message import Message
     from rillet.store.opening import connect, open
     from rillet.store.sharing.serving import StoreServer
@@ -161,6 +161,7 @@ _HOMES = {
     "Position": "rillet.store.arguments.positions",
     "ConsumerInfo": "rillet.store.info_records",
     "GroupInfo": "rillet.store.info_records",
+    "OrderedKey": "rillet.store.info_records",
     "PendingEntry": "rillet.store.info_records",
     "PendingSummary": "rillet.store.info_records",
     "Recovery": "rillet.host.recovery",
@@ -261,6 +262,7 @@ __all__ = [
     "NotAStore",
     "NotBusy",
     "NotSent",
+    "OrderedKey",
     "OutOfMemory",
     "OutcomeUnknown",
     "PendingEntry",

@@ -330,4 +330,12 @@ def test_what_waits_is_shown(folder: Path) -> None:
         assert "delayed   1 entries wait, the next one due 2100-01-01 00:00:00.000Z, added 20" in text
         assert "retries of billing: 1 messages wait, the next one due 2099-01-01 00:00:00.000Z" in text
         assert store.stats("orders").streams[0].delayed.number == 1
+        paid = store.stream("paid")
+        paid.add_many([{"who": "ada"}, {"who": "ada"}, {"who": "bob"}])
+        loop: Any = paid.group("g").consumer("one").messages(order_by="who", batch=3)
+        assert len(next(loop)) == 2
+        for command in ("stats", "groups"):
+            text = run(command, folder, "paid")
+            assert "order of g by who: 2 keys with pending messages, 1 messages wait behind" in text
+        loop.close()
     assert "orders: 1 delayed entries" in run("delayed", folder)

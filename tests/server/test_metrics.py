@@ -99,6 +99,13 @@ def test_the_metrics_of_streams_and_groups(scraped: Scraped) -> None:
     orders.group("billing").consumer("one").read(after="0", count=1)[0].retry(3600)
     assert scraped.value("stream_delayed_entries", **place) == 1
     assert scraped.value("group_retries", **place, group="billing") == 1
+    assert scraped.value("group_ordered_keys", **place, group="billing") == 0
+    orders.add_many([{"n": 1}, {"n": 1}, {"n": 2}])
+    loop = orders.group("other", start="0").consumer("one").messages(order_by="n", claim_idle=9, batch=100)
+    assert len(next(loop)) > 2
+    held = scraped.value("group_ordered_keys", **place, group="other") or 0
+    assert held == len(orders.group("other").ordered_keys(1000))
+    assert scraped.value("group_ordered_messages", **place, group="other") == orders.group("other").pending_count()
     assert scraped.value("streams_complete") == 1
 
 

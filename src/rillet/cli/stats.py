@@ -144,6 +144,9 @@ def group_notes(group: GroupStats) -> Iterator[str]:
         yield f"  lag of {safe(group.name)} is not exact: {safe(group.lag_note)}"
     if group.retries.number:
         yield f"  retries of {safe(group.name)}: {waiting_text(group.retries, 'messages')}"
+    if group.order.by is not None:
+        yield (f"  order of {safe(group.name)} by {safe(group.order.by)}: {number(group.order.keys)} keys with pending "
+               f"messages, {number(group.order.waiting)} messages wait behind others")  # fmt: skip
     if group.examined < group.pending:
         yield (f"  ages of {safe(group.name)}: of the first {number(group.examined)} of {number(group.pending)} "
                "pending messages")  # fmt: skip

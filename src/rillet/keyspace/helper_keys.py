@@ -1,7 +1,10 @@
-"""Helper keys: sorted sets beside a stream, with the times of delayed entries and of retries.
+"""Helper keys: keys beside a stream, with delayed entries, the times of retries, and the order by key.
 
     rillet:delayed:{TAG}STREAM           entries that are added when they are due; score: that time, in ms since 1970
     rillet:retries:{TAG}STREAM:GROUP     pending messages that nobody may claim before a time; score: that time
+    rillet:ordered:{TAG}STREAM:GROUP     the order by key (rillet.store.order_steps), a hash; its two sorted sets are
+    rillet:lanes:{TAG}STREAM:GROUP       the messages of each key, and
+    rillet:turns:{TAG}STREAM:GROUP       the time from which each key may be taken, in microseconds since 1970
 
 **Slots.** A script moves entries between a helper key and its stream, so both must be in the same slot of a cluster,
 for any name. TAG is the stream's hash tag. A name without a hash tag is its own TAG, unless it is empty or contains
@@ -9,9 +12,9 @@ for any name. TAG is the stream's hash tag. A name without a hash tag is its own
 
 The names are unambiguous: TAG contains no "}", and ":" and "%" in a group's name are written as %3A and %25.
 
-Both sets also contain an empty member with the score +inf. So the key remains when nothing waits, and consumers see
-from it that delays are in use and that they must look often. Nothing creates a helper key
-before the first delayed entry, retry or extended lease.
+The first two also contain an empty member with the score +inf. So the key remains when nothing waits, and consumers see
+from it that delays are in use and that they must look often. Nothing creates one of them before the first delayed
+entry, retry or extended lease. The keys of the order exist only while messages of a loop with order_by are pending.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from functools import lru_cache
 from itertools import count
 
 DELAYED, RETRIES = b"rillet:delayed:{", b"rillet:retries:{"
+ORDERED, LANES, TURNS = b"rillet:ordered:{", b"rillet:lanes:{", b"rillet:turns:{"
 _SLOTS = 16384
 
 
@@ -33,8 +37,19 @@ def delayed_key(stream: bytes) -> bytes:
 @lru_cache(1024)
 def retries_key(stream: bytes, group: bytes) -> bytes:
     """Return the key of the retries of a group."""
+    return RETRIES + _place(stream, group)
+
+
+@lru_cache(1024)
+def order_keys(stream: bytes, group: bytes) -> tuple[bytes, bytes, bytes]:
+    """Return the keys of the order of a group: the hash, the messages of each lane, and the turns."""
+    place = _place(stream, group)
+    return ORDERED + place, LANES + place, TURNS + place
+
+
+def _place(stream: bytes, group: bytes) -> bytes:
     name = group.replace(b"%", b"%25").replace(b":", b"%3A")
-    return RETRIES + _tag(stream) + b"}" + stream + b":" + name
+    return _tag(stream) + b"}" + stream + b":" + name
 
 
 @lru_cache(1024)
@@ -51,4 +66,4 @@ def _tag(stream: bytes) -> bytes:
     return next(tag for tag in (b"%d" % number for number in count()) if crc_hqx(tag, 0) % _SLOTS == slot)
 
 
-__all__ = ["DELAYED", "RETRIES", "delayed_key", "retries_key"]
+__all__ = ["DELAYED", "LANES", "ORDERED", "RETRIES", "TURNS", "delayed_key", "order_keys", "retries_key"]

@@ -29,7 +29,7 @@ import rillet
 from rillet.commands.server.info import all_commands
 from rillet.host.process_memory import memory
 from rillet.keyspace.database import Database
-from rillet.keyspace.helper_keys import delayed_key, retries_key
+from rillet.keyspace.helper_keys import delayed_key, order_keys, retries_key
 from rillet.real_time import monotonic
 from rillet.runtime.session_state import SUBSCRIBED
 from rillet.server.server import Server
@@ -242,6 +242,8 @@ async def _streams(server: Server, finder: StreamFinder) -> list[Metric]:
     groups = Metric("stream_groups", "gauge", "Consumer groups of a stream.", label)
     delayed = Metric("stream_delayed_entries", "gauge", "Entries that wait until they are due.", label)
     retries = Metric("group_retries", "gauge", "Messages that wait for their retry.", of_group)
+    keys = Metric("group_ordered_keys", "gauge", "Keys with pending messages in an order by key.", of_group)
+    ordered = Metric("group_ordered_messages", "gauge", "Pending messages of an order by key.", of_group)
     lag = Metric("group_lag", "gauge", "Entries that were not delivered to a group yet.", of_group)
     pending = Metric("group_pending", "gauge", "Delivered messages that were not acknowledged.", of_group)
     oldest = Metric("group_oldest_pending_seconds", "gauge", "Time since the oldest pending delivery.", of_group)
@@ -269,20 +271,27 @@ async def _streams(server: Server, finder: StreamFinder) -> list[Metric]:
             pending.add(group.pending_count, *name)
             consumers.add(len(group.consumers), *name)
             retries.add(_waiting(engine.databases[index], retries_key(key, group.name)), *name)
+            _, lanes, turns = order_keys(key, group.name)
+            keys.add(_members(engine.databases[index], turns), *name)
+            ordered.add(_members(engine.databases[index], lanes), *name)
             oldest.add(_oldest(group, now), *name)
             silent.add(_silence(group, now), *name)
             behind = lag_of(stream, group, engine.settings.compat.lag_rule)
             if behind is not None:
                 lag.add(behind, *name)
         complete = complete and (exported < GROUPS or number + 1 == len(wanted))
-    return [length, added, last, groups, delayed, lag, pending, oldest, retries, consumers, silent,
+    return [length, added, last, groups, delayed, lag, pending, oldest, retries, keys, ordered, consumers, silent,
             _one("streams_complete", "gauge", "1 if all streams and groups are in this scrape.", complete)]  # fmt: skip
 
 
 def _waiting(database: Database, key: bytes) -> int:
     """Return the number of members of a helper key without its last one, which waits for ever."""
+    return max(0, _members(database, key) - 1)
+
+
+def _members(database: Database, key: bytes) -> int:
     value = database.peek(key)
-    return max(0, len(value) - 1) if type(value) is Zset else 0
+    return len(value) if type(value) is Zset else 0
 
 
 def _silence(group: Group, now: int) -> float:

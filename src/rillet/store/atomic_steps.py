@@ -5,6 +5,9 @@
     renew, ack, keep  if the messages still belong to the consumer           claim          except messages on hold
     collect           hands the messages of silent consumers on, and deletes these consumers
     delete_consumer   only without messages, or after handing them on
+    release           an acknowledgement in a group with an order by key
+
+In such a group they also change the turns of the keys: rillet.store.order_steps, which has its other steps.
 
 A transaction cannot replace them: WATCH does not notice XREADGROUP, XCLAIM and XACK, neither in Redis nor in Valkey. So
 a consumer could receive a message between the check and EXEC, and XGROUP DELCONSUMER would delete it.
@@ -23,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rillet.keyspace.helper_keys import delayed_key, retries_key
+from rillet.keyspace.helper_keys import delayed_key, order_keys, retries_key
 
 if TYPE_CHECKING:
     from rillet.store.prefetch import GroupLike
@@ -32,14 +35,67 @@ STEP_SIZE = 100
 """The most entries or messages that one call of a script moves; the caller repeats it."""
 MOST_WORDS = 7000
 """The most words of a delayed entry; Lua's `unpack` returns up to 8000."""
-_NOW = b"""
+NOW = b"""
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local function whole(number) return string.format('%.0f', number) end
 """
+# The part of scripts for a group with an order: rillet.store.order_steps. KEYS[3] to KEYS[5] are those of the order.
+ORDER = b"""
+local ordered, lanes, turns = KEYS[3], KEYS[4], KEYS[5]
+local instant = time[1] * 1000000 + time[2]
+local order = {}
+local function place_of(lane, id)
+  local ms, seq = string.match(id, '^(%d+)-(%d+)$')
+  return lane .. string.rep('0', 20 - #ms) .. ms .. string.rep('0', 20 - #seq) .. seq
+end
+local function first_of(lane)
+  local place = redis.call('ZRANGEBYLEX', lanes, '[' .. lane, '(' .. lane .. ':', 'LIMIT', 0, 1)[1]
+  if not place then return nil end
+  local ms, seq = string.sub(place, #lane + 1, #lane + 20), string.sub(place, #lane + 21)
+  return string.match(ms, '^0*(%d+)$') .. '-' .. string.match(seq, '^0*(%d+)$')
+end
+local function end_of(turn)
+  if turn == 'inf' then return '+inf' end
+  if turn == 'free' then return whole(instant) end
+  return whole(instant + tonumber(turn))
+end
+local function passed_on(lane)
+  redis.call('HDEL', ordered, lane)
+  if first_of(lane) then
+    redis.call('ZADD', turns, whole(instant), lane)
+  else
+    redis.call('ZREM', turns, lane)
+    if redis.call('HLEN', ordered) == 1 then redis.call('DEL', ordered) end
+  end
+end
+local function forget(id, lane)
+  redis.call('HDEL', ordered, id)
+  redis.call('ZREM', lanes, place_of(lane, id))
+end
+function order.ended(id)
+  local lane = redis.call('HGET', ordered, id)
+  if lane then
+    forget(id, lane)
+    if redis.call('HGET', ordered, lane) == id or not first_of(lane) then passed_on(lane) end
+  end
+end
+function order.turn(id, at)
+  local lane = redis.call('HGET', ordered, id)
+  if lane and redis.call('HGET', ordered, lane) == id then redis.call('ZADD', turns, at, lane) end
+end
+"""
+NO_ORDER = b"local order, end_of\n"
+
+
+def _both(source: bytes) -> tuple[bytes, bytes]:
+    """Return the script for a group without an order, and for one with an order."""
+    return NOW + NO_ORDER + source, NOW + ORDER + source
+
+
 # KEYS: delayed. ARGV: 'at' or 'in', milliseconds, the entry. Members with the same score are in the order of the bytes,
 # so a number in front keeps the order in which they were added. Rounded up: an entry is never early.
-_ADD_DELAYED = _NOW + b"""
+_ADD_DELAYED = NOW + b"""
 local due = tonumber(ARGV[2])
 if ARGV[1] == 'in' then due = due + time[1] * 1000 + math.ceil(time[2] / 1000) end
 due = whole(due)
@@ -50,7 +106,7 @@ redis.call('ZADD', KEYS[1], due, head .. ARGV[3], '+inf', '')
 return due
 """
 # KEYS: stream, delayed. ARGV: the most entries. An entry that cannot be added stays.
-_DELIVER_DUE = _NOW + b"""
+_DELIVER_DUE = NOW + b"""
 local due = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', whole(now), 'LIMIT', 0, ARGV[1])
 for _, member in ipairs(due) do
   local words, at = {}, 26
@@ -67,7 +123,7 @@ end
 return #due
 """
 # KEYS: stream, retries. ARGV: group, the most messages. Returns rows of XPENDING.
-_DUE_RETRIES = _NOW + b"""
+_DUE_RETRIES = NOW + b"""
 local rows = {}
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', whole(now), 'LIMIT', 0, ARGV[2])) do
   local row = redis.call('XPENDING', KEYS[1], ARGV[1], id, id, 1)[1]
@@ -77,7 +133,7 @@ return rows
 """
 # KEYS: stream, retries. ARGV: group, consumer, idle milliseconds (-1: only retries that are due), deliveries or '',
 # IDs. Returns entries as XCLAIM.
-_CLAIM = _NOW + b"""
+_CLAIM = NOW + b"""
 local claimed = {}
 for i = 5, #ARGV do
   local id, idle = ARGV[i], ARGV[3]
@@ -97,31 +153,34 @@ for i = 5, #ARGV do
 end
 return claimed
 """
-# KEYS: stream, retries. ARGV: group, consumer, deliveries, the number of options of XCLAIM, these, IDs. Returns the IDs
-# of messages that still belong to the consumer, and are not on hold.
-_KEEP = _NOW + b"""
-local kept, words, options = {}, {'XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, ''}, tonumber(ARGV[4])
-for i = 1, options do words[6 + i] = ARGV[4 + i] end
+# KEYS: stream, retries, and those of the order if there is one. ARGV: group, consumer, deliveries, turn (end_of), the
+# number of options of XCLAIM, these, IDs. Returns the IDs of messages that still belong to the consumer, and are not on
+# hold.
+_KEEP = _both(b"""
+local kept, words, options = {}, {'XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, ''}, tonumber(ARGV[5])
+for i = 1, options do words[6 + i] = ARGV[5 + i] end
 words[7 + options] = 'JUSTID'
-for i = 5 + options, #ARGV do
+for i = 6 + options, #ARGV do
   local id = ARGV[i]
   local row = redis.call('XPENDING', KEYS[1], ARGV[1], id, id, 1, ARGV[2])[1]
   local due = tonumber(redis.call('ZSCORE', KEYS[2], id) or nil)
   if row and row[4] == tonumber(ARGV[3]) and not (due and due > now) then
     words[6] = id
     redis.call(unpack(words))
+    if order then order.turn(id, end_of(ARGV[4])) end
     kept[#kept + 1] = id
   end
 end
 return kept
-"""
-# KEYS: stream, retries. ARGV: group, consumer, 'renew', 'ack', 'at' or 'in', milliseconds or for 'ack' a policy, then
-# IDs with their deliveries. Returns the IDs that no longer belong to the consumer.
-_LEASE = _NOW + b"""
+""")
+# KEYS: stream, retries, and those of the order if there is one. ARGV: group, consumer, 'renew', 'ack', 'nack', 'at' or
+# 'in', milliseconds or for 'ack' a policy and for 'nack' a mode and a count, turn (end_of), then IDs with their
+# deliveries. Returns the IDs that no longer belong to the consumer.
+_LEASE = _both(b"""
 local due = tonumber(ARGV[4])
 if ARGV[3] == 'in' then due = due + time[1] * 1000 + math.ceil(time[2] / 1000) end
 local lost = {}
-for i = 5, #ARGV, 2 do
+for i = 6, #ARGV, 2 do
   local id, deliveries = ARGV[i], tonumber(ARGV[i + 1])
   local row = redis.call('XPENDING', KEYS[1], ARGV[1], id, id, 1, ARGV[2])[1]
   if not row or (row[4] ~= deliveries and row[4] ~= deliveries - 1) then
@@ -133,13 +192,24 @@ for i = 5, #ARGV, 2 do
       redis.call('XACKDEL', KEYS[1], ARGV[1], ARGV[4], 'IDS', 1, id)
     end
     redis.call('ZREM', KEYS[2], id)
+    if order then order.ended(id) end
+  elseif ARGV[3] == 'nack' then
+    local mode, count = string.match(ARGV[4], '^(%a+) ?(%d*)$')
+    local words = {'XNACK', KEYS[1], ARGV[1], mode, 'IDS', 1, id}
+    if count ~= '' then
+      words[8] = 'RETRYCOUNT'
+      words[9] = count
+    end
+    redis.call(unpack(words))
+    if order then order.turn(id, whole(instant)) end
   else
     if ARGV[3] ~= 'renew' then redis.call('ZADD', KEYS[2], whole(due), id, '+inf', '') end
     redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, id, 'RETRYCOUNT', deliveries, 'JUSTID')
+    if order then order.turn(id, ARGV[3] == 'renew' and end_of(ARGV[5]) or whole(due * 1000)) end
   end
 end
 return lost
-"""
+""")
 # The messages keep their idle time and their number of deliveries. A consumer with a message on hold keeps all.
 _HAND_ON = b"""
 local function hand_on(from, to, most)
@@ -150,13 +220,15 @@ local function hand_on(from, to, most)
   end
   for _, row in ipairs(rows) do
     redis.call('XCLAIM', KEYS[1], ARGV[1], to, 0, row[1], 'IDLE', row[3], 'JUSTID')
+    if order then order.turn(row[1], whole(instant)) end
   end
   return #rows, #rows < most
 end
 """
-# KEYS: stream, retries. ARGV: group, idle milliseconds, receiver or '', the most messages. Returns whether there is
-# more to do, and for each consumer its name, the number of messages that were handed on, and whether it was deleted.
-_COLLECT = _NOW + _HAND_ON + b"""
+# KEYS: stream, retries, those of the order. ARGV: group, idle milliseconds, receiver or '', the most messages.
+# Returns whether there is more to do, and for each consumer its name, the number of messages that were handed on, and
+# whether it was deleted.
+_COLLECT = _both(_HAND_ON + b"""
 local idle, left, heir, found = tonumber(ARGV[2]), tonumber(ARGV[4]), nil, {}
 for i, flat in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])) do
   local one = {}
@@ -183,31 +255,57 @@ if heir and heir.idle >= idle and heir.pending == 0 and received == 0 then
   for _, value in ipairs({to, 0, 1}) do done[#done + 1] = value end
 end
 return {left <= 0 and 1 or 0, unpack(done)}
-"""
-# KEYS: stream. ARGV: group, consumer, and the receiver if there is one. Returns whether it was deleted, and the number
-# of its messages.
-_DELETE_CONSUMER = b"""
+""")
+# KEYS: stream, retries, those of the order. ARGV: group, consumer, and the receiver if there is one. Returns whether it
+# was deleted, and the number of its messages.
+_DELETE_CONSUMER = _both(b"""
 local rows = redis.call('XPENDING', KEYS[1], ARGV[1], '-', '+', 1, ARGV[2])
 local moved = 0
 while rows[1] do
   if not ARGV[3] then return {0, 0} end
   for _, row in ipairs(rows) do
     redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[3], 0, row[1], 'IDLE', row[3], 'JUSTID')
+    if order then order.turn(row[1], whole(instant)) end
   end
   moved = moved + #rows
   rows = redis.call('XPENDING', KEYS[1], ARGV[1], '-', '+', 1000, ARGV[2])
 end
 redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], ARGV[2])
 return {1, moved}
+""")
+# KEYS: stream, retries, those of the order. ARGV: group, policy or '', IDs. Returns how many were pending.
+_RELEASE = NOW + ORDER + b"""
+local released = 0
+for i = 3, #ARGV do
+  if ARGV[2] == '' then
+    released = released + redis.call('XACK', KEYS[1], ARGV[1], ARGV[i])
+  elseif redis.call('XACKDEL', KEYS[1], ARGV[1], ARGV[2], 'IDS', 1, ARGV[i])[1] ~= -1 then
+    released = released + 1
+  end
+  order.ended(ARGV[i])
+end
+return released
 """
 
 
-def _eval(source: bytes, keys: Sequence[bytes], *args: bytes) -> list[bytes]:
+def evaluate(source: bytes, keys: Sequence[bytes], *args: bytes) -> list[bytes]:
+    """Return the EVAL of a script."""
     return [b"EVAL", source, b"%d" % len(keys), *keys, *args]
 
 
 def _keys(group: GroupLike) -> tuple[bytes, bytes]:
     return group.stream.key, retries_key(group.stream.key, group.key)
+
+
+def keys_in_order(group: GroupLike) -> tuple[bytes, ...]:
+    """Return the keys of a script that changes the order of a group."""
+    return (*_keys(group), *order_keys(group.stream.key, group.key))
+
+
+def _perhaps_in_order(both: tuple[bytes, bytes], group: GroupLike, in_order: bool, *args: bytes) -> list[bytes]:
+    """Return the EVAL of a script, with or without the keys of the order."""
+    without, within = both
+    return evaluate(within, keys_in_order(group), *args) if in_order else evaluate(without, _keys(group), *args)
 
 
 def add_delayed(stream: bytes, kind: bytes, ms: int, words: Sequence[bytes]) -> list[bytes]:
@@ -216,60 +314,76 @@ def add_delayed(stream: bytes, kind: bytes, ms: int, words: Sequence[bytes]) -> 
     kind: b"at" for a time in milliseconds since 1970, b"in" for a number of milliseconds. words: XADD's, after the key.
     """
     entry = b"".join(b"%d:%b" % (len(word), word) for word in words)
-    return _eval(_ADD_DELAYED, [delayed_key(stream)], kind, b"%d" % ms, entry)
+    return evaluate(_ADD_DELAYED, [delayed_key(stream)], kind, b"%d" % ms, entry)
 
 
 def deliver_due(stream: bytes) -> list[bytes]:
     """Return the command that adds up to STEP_SIZE due entries to the stream; its reply is their number."""
-    return _eval(_DELIVER_DUE, [stream, delayed_key(stream)], b"%d" % STEP_SIZE)
+    return evaluate(_DELIVER_DUE, [stream, delayed_key(stream)], b"%d" % STEP_SIZE)
 
 
 def due_retries(group: GroupLike) -> list[bytes]:
     """Return the command that lists up to STEP_SIZE messages whose retry is due, as rows of XPENDING."""
-    return _eval(_DUE_RETRIES, _keys(group), group.key, b"%d" % STEP_SIZE)
+    return evaluate(_DUE_RETRIES, _keys(group), group.key, b"%d" % STEP_SIZE)
 
 
 def claim(group: GroupLike, consumer: bytes, idle_ms: int, ids: Sequence[bytes],
           deliveries: int | None = None) -> list[bytes]:  # fmt: skip
     """Return the command that claims messages as XCLAIM does, except those whose retry is not due."""
     number = b"" if deliveries is None else b"%d" % deliveries
-    return _eval(_CLAIM, _keys(group), group.key, consumer, b"%d" % idle_ms, number, *ids)
+    return evaluate(_CLAIM, _keys(group), group.key, consumer, b"%d" % idle_ms, number, *ids)
 
 
-def keep(group: GroupLike, consumer: bytes, deliveries: int, options: Sequence[bytes],
-         ids: Sequence[bytes]) -> list[bytes]:  # fmt: skip
+def keep(group: GroupLike, consumer: bytes, deliveries: int, options: Sequence[bytes], ids: Sequence[bytes],
+         turn: bytes | None = None) -> list[bytes]:  # fmt: skip
     """Return the command that renews those messages that still belong to a consumer, with options of XCLAIM.
 
-    Its reply has the IDs of these messages; deliveries: their number in the group.
+    Its reply has the IDs of these messages; deliveries: their number in the group. turn: in an order by key, when the
+    next turn of their keys is: b"free" now, b"inf" never, or after so many microseconds.
     """
-    number = b"%d" % len(options)
-    return _eval(_KEEP, _keys(group), group.key, consumer, b"%d" % deliveries, number, *options, *ids)
+    head = group.key, consumer, b"%d" % deliveries, turn or b"", b"%d" % len(options)
+    return _perhaps_in_order(_KEEP, group, turn is not None, *head, *options, *ids)
 
 
 def lease(group: GroupLike, consumer: bytes, action: bytes, messages: Sequence[Any],
           detail: int | bytes = b"") -> list[bytes]:  # fmt: skip
     """Return the command that renews (b"renew"), acknowledges (b"ack") or holds (b"at", b"in") messages of a consumer.
 
-    detail: the milliseconds of a hold, or the policy with which acknowledged entries are deleted. The reply has the IDs
-    of the messages that no longer belong to the consumer; nothing happens to these.
+    detail: the milliseconds of a hold, the policy with which acknowledged entries are deleted, or the mode and count
+    with which messages are released (b"nack"). Either all messages have a turn, or none. The reply has the IDs of the
+    messages that no longer belong to the consumer; nothing happens to these.
     """
     more = b"%d" % detail if isinstance(detail, int) else detail
     words = [word for one in messages for word in (one.raw_id, b"%d" % one.deliveries)]
-    return _eval(_LEASE, _keys(group), group.key, consumer, action, more, *words)
+    turn = messages[0].turn
+    args = group.key, consumer, action, more, turn or b"", *words
+    return _perhaps_in_order(_LEASE, group, turn is not None, *args)
 
 
-def collect(group: GroupLike, idle_ms: int, to: bytes) -> list[bytes]:
-    """Return the command that collects silent consumers, and hands on up to STEP_SIZE messages; to: b"" for any."""
-    return _eval(_COLLECT, _keys(group), group.key, b"%d" % idle_ms, to, b"%d" % STEP_SIZE)
+def release(group: GroupLike, ids: Sequence[bytes], policy: bytes = b"") -> list[bytes]:
+    """Return the command that acknowledges messages of a group with an order; its reply is how many were pending."""
+    return evaluate(_RELEASE, keys_in_order(group), group.key, policy, *ids)
 
 
-def delete_consumer(group: GroupLike, consumer: bytes, to: bytes | None) -> list[bytes]:
+def collect(group: GroupLike, idle_ms: int, to: bytes, in_order: bool = True) -> list[bytes]:
+    """Return the command that collects silent consumers, and hands on up to STEP_SIZE messages; to: b"" for any.
+
+    in_order: False for a user without permission for the keys of the order.
+    """
+    args = group.key, b"%d" % idle_ms, to, b"%d" % STEP_SIZE
+    return _perhaps_in_order(_COLLECT, group, in_order, *args)
+
+
+def delete_consumer(group: GroupLike, consumer: bytes, to: bytes | None, in_order: bool = True) -> list[bytes]:
     """Return the command that deletes a consumer; to: the receiver of its messages, None if it must have none."""
-    return _eval(_DELETE_CONSUMER, [group.stream.key], group.key, consumer, *([] if to is None else [to]))
+    args = group.key, consumer, *([] if to is None else [to])
+    return _perhaps_in_order(_DELETE_CONSUMER, group, in_order, *args)
 
 
 __all__ = [
     "MOST_WORDS",
+    "NOW",
+    "ORDER",
     "STEP_SIZE",
     "add_delayed",
     "claim",
@@ -277,6 +391,9 @@ __all__ = [
     "delete_consumer",
     "deliver_due",
     "due_retries",
+    "evaluate",
     "keep",
+    "keys_in_order",
     "lease",
+    "release",
 ]  # fmt: skip

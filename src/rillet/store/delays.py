@@ -29,11 +29,11 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeAlias
 
-from rillet.keyspace.helper_keys import delayed_key, retries_key
+from rillet.keyspace.helper_keys import delayed_key, order_keys, retries_key
 from rillet.real_time import monotonic
 from rillet.store.arguments.argument_checks import integer_of
 from rillet.store.arguments.durations import Seconds, seconds_in
-from rillet.store.arguments.encoding import decode_fields, parse_id
+from rillet.store.arguments.encoding import decode, decode_fields, parse_id
 from rillet.store.arguments.positions import milliseconds_of
 from rillet.types.stream.id import StreamID
 
@@ -166,17 +166,20 @@ class Delays:
     """When a loop over the messages of some streams looks for what is due, and what it saw at the last look.
 
     groups: the group of each stream. A group whose `has_retries` is set has its retries looked up before each claim.
+    order_by: the field of the order by key, if the loop has one. look: seconds between two looks if they are needed.
     """
 
-    __slots__ = ("_groups", "_look", "_next", "_seen", "_used", "forbidden")
+    __slots__ = ("_groups", "_next", "_order_by", "_seen", "_used", "forbidden", "look", "sees_order")
 
-    def __init__(self, groups: Sequence[Any]) -> None:
+    def __init__(self, groups: Sequence[Any], order_by: bytes | None = None) -> None:
+        self._order_by = order_by
         self._groups = groups
         self._used = [False] * len(groups)
         self._seen = [False] * len(groups)  # whether has_retries was set at the last look
         self._next = 0.0
-        self._look = LOOK_IN_PROCESS if _in_process(groups[0].store) else LOOK
+        self.look = LOOK_IN_PROCESS if _in_process(groups[0].store) else LOOK
         self.forbidden = False  # the user has no permission for these keys
+        self.sees_order = True  # or at least for those of delays
 
     def due(self, before_end: bool) -> bool:
         """Return whether to look now. before_end: the loop ends if nothing is due."""
@@ -195,18 +198,25 @@ class Delays:
         """Return the transaction that looks at the stream of that place."""
         group = self._groups[place]
         first = b"0", b"0", b"WITHSCORES"
+        order = [[b"HGET", order_keys(group.stream.key, group.key)[0], b""]] if self.sees_order else []
         return [[b"MULTI"], [b"ZRANGE", delayed_key(group.stream.key), *first],
-                [b"ZRANGE", retries_key(group.stream.key, group.key), *first], [b"TIME"], [b"EXEC"]]  # fmt: skip
+                [b"ZRANGE", retries_key(group.stream.key, group.key), *first], [b"TIME"], *order,
+                [b"EXEC"]]  # fmt: skip
 
-    def saw(self, place: int, delayed: Any, retries: Any, time: Any) -> tuple[bool, bool]:
-        """Note the replies of such a transaction; return whether an entry and whether a retry is due."""
+    def saw(self, place: int, delayed: Any, retries: Any, time: Any, field: Any = None) -> tuple[bool, bool]:
+        """Note the replies of such a transaction; return whether an entry and whether a retry is due.
+
+        field: that of the present order by key. ValueError if it is not `order_by` of the loop.
+        """
+        if isinstance(field, bytes) and field != self._order_by:
+            raise other_order(self._groups[place], field)
         now = int(time[0]) * 1000 + int(time[1]) // 1000
         first = [scored(reply)[0][1] if reply and isinstance(reply, list) else None for reply in (delayed, retries)]
         self._groups[place].has_retries |= first[1] is not None
         self._used[place] = first != [None, None]
         waits = min((one for one in first if one is not None), default=math.inf) - now
         if self._used[place]:
-            self._next = min(self._next, monotonic() + min(self._look, max(0.001, waits / 1000)))
+            self._next = min(self._next, monotonic() + min(self.look, max(0.001, waits / 1000)))
         return first[0] is not None and first[0] <= now, first[1] is not None and first[1] <= now
 
     def limit(self, block: float) -> float:
@@ -220,7 +230,15 @@ class Delays:
         return min(block, most) if block else most
 
 
+def other_order(group: Any, field: bytes) -> ValueError:
+    """Return the error of a loop whose order_by is not that of its group."""
+    return ValueError(
+        f"messages of the group {decode(group.key)!r} of {decode(group.stream.key)!r} are handed out in the order of "
+        f"{decode(field)!r}: pass order_by={decode(field)!r}, or let such loops handle what is pending first"
+    )
+
+
 __all__ = [
-    "WAITING", "Backoff", "DelayedEntry", "Delays", "Exponential", "Retry", "delayed_of", "due_time", "moment",
-    "retries_of", "scored", "waiting_command",
+    "LOOK_UNUSED", "WAITING", "Backoff", "DelayedEntry", "Delays", "Exponential", "Retry", "delayed_of", "due_time",
+    "moment", "other_order", "retries_of", "scored", "waiting_command",
 ]  # fmt: skip

@@ -6,6 +6,9 @@
     due      MULTI ZRANGE ... EXEC  what is due now: delayed entries, which move to the stream, and retries
     new      XREADGROUP ... >       new messages; the only command that waits
 
+    free, take                      with order_by, in place of own, stale and new: rillet.store.order_steps
+    wait     XREAD                  and then this is the command that waits
+
 The synchronous and the asyncio API drive the same generators: they run each yielded list of bytes as a command and send
 its reply back; they hand out each yielded tuple of messages.
 
@@ -47,12 +50,12 @@ from rillet.loggers import logger
 from rillet.real_time import monotonic
 from rillet.store.arguments.argument_checks import flag, integer_of
 from rillet.store.arguments.durations import Seconds, milliseconds_in, seconds_in
-from rillet.store.arguments.encoding import decode, encode, encode_name
+from rillet.store.arguments.encoding import decode, encode, encode_name, find_field
 from rillet.store.arguments.slots import by_slot
-from rillet.store.atomic_steps import STEP_SIZE, claim, collect, deliver_due, due_retries
+from rillet.store.atomic_steps import STEP_SIZE, claim, collect, deliver_due, due_retries, release
 from rillet.store.command_steps import Command, Commands, Result
 from rillet.store.dead_letters import letter
-from rillet.store.delays import Delays
+from rillet.store.delays import LOOK_UNUSED, Delays, other_order
 from rillet.store.delivery_options import DeliveryOptions, End
 from rillet.store.entry import T, stream_part, stream_parts
 from rillet.store.leases import Leases
@@ -67,6 +70,7 @@ LOGGER = logger("store")
 Step: TypeAlias = "Command | tuple[Message[Any], ...] | InvalidEntry"
 Steps: TypeAlias = Generator[Step, Any, Result]
 
+MOST_TAKEN = 1000  # messages that one command takes in an order by key
 PAGE = 100  # pending messages that one command lists
 CURRENT = 0.005  # seconds for which a list of pending messages is current
 
@@ -78,11 +82,14 @@ def delivery(consumers: Sequence[Consumer[Any]], options: DeliveryOptions, end: 
     It also yields each InvalidEntry that the iterator must raise.
     consumers: the consumer in the group of each stream; several are read by one command.
     """
-    delays = Delays([consumer.group for consumer in consumers])
+    delays = Delays([consumer.group for consumer in consumers], options.order_field)
     loop = Loop(options, end, prefetched, leases)
     late: list[Consumer[Any]] = []
     if not end.requested():
         late = yield from _look(consumers, delays)
+    if options.order_by is not None:
+        yield from _in_turn(consumers, delays, loop)
+        return
     for consumer in consumers:
         yield from _own(consumer, loop)
     search = options.search(len(consumers))
@@ -128,13 +135,134 @@ class Loop:
     leases: Leases
 
 
+def _in_turn(consumers: Sequence[Consumer[Any]], delays: Delays, loop: Loop) -> Steps[None]:
+    """Hand out messages in the order of their keys, as `delivery` does without one."""
+    options, end, prefetched = loop.options, loop.end, loop.prefetched
+    turns = [Turns() for _ in consumers]
+    silent = Collection(options)
+    pace = options.pace()
+    for place, consumer in enumerate(consumers):
+        yield from turns[place].free(consumer, True)
+    seen: set[bytes] = set()  # invalid messages since the last valid one
+    empty = True
+    while not end.requested():
+        if delays.due(empty and options.stop_when_empty):
+            yield from _look(consumers, delays)
+        if silent.due():
+            for consumer in consumers:
+                yield from _collect(consumer, options)
+        yield from prefetched.count_handed()
+        empty, more = True, False
+        for place, consumer in enumerate(consumers):
+            if end.requested():
+                return
+            messages = yield from turns[place].take(consumer, pace.size, options)
+            more = more or turns[place].more
+            if messages:
+                ids = {message.raw_id for message in messages}
+                pace.began()
+                prefetched.fill_in_turn(messages, options.batch or 1)
+                handed = yield from _hand_out(consumers[0].key, loop)
+                pace.handled(len(messages))
+                # An invalid message stays pending, so it may be the result of every take: it does not count again.
+                empty = empty and not handed and ids <= seen
+                seen = set() if handed else seen | ids
+        if not empty or more:
+            continue
+        freed = 0
+        for place, consumer in enumerate(consumers):
+            if turns[place].due() or options.stop_when_empty:
+                freed += yield from turns[place].free(consumer, False)
+        if freed:
+            continue
+        if end.expired() or options.stop_when_empty:
+            return
+        block = end.block()
+        if block is not None:
+            limits = (block, delays.limit(block), *(one.limit(delays.look) for one in turns))
+            yield from _waited(consumers, turns, min((limit for limit in limits if limit), default=0.0))
+
+
+class Turns:
+    """What a loop with order_by knows of one group: rillet.store.order_steps.
+
+    more: whether the next take may find messages at once. last: the ID after which the group has new entries.
+    """
+
+    __slots__ = ("_behind", "_from", "_next", "_wait", "last", "more")
+
+    def __init__(self) -> None:
+        self.more = False
+        self.last = b"$"
+        self._from = b"-"  # where an adoption continues
+        self._wait = -1.0  # seconds until the next turn comes
+        self._behind = False  # whether messages wait behind others
+        self._next = monotonic() + LOOK_UNUSED
+
+    def take(self, consumer: Consumer[Any], most: int, options: DeliveryOptions) -> Commands[list[Message[Any]]]:
+        """Take up to `most` messages of different keys; those that were delivered too often go to the dead letters."""
+        from rillet.store.order_steps import take  # only loops with order_by import the scripts
+
+        field, conditions, group = options.order_field, options.conditions(), consumer.group
+        assert field is not None
+        command = take(group, consumer.key, field, min(most, MOST_TAKEN), options.batch or 1, options.turn,
+                       options.max_deliveries, self._from, conditions.words if conditions else ())  # fmt: skip
+        reply = yield command
+        if reply[0] == -1:
+            raise other_order(group, reply[1])
+        more, self._from, self.last, wait, behind, rows = reply
+        self.more, self._wait, self._behind = bool(more), wait / 1e6, behind > 0
+        messages = []
+        for raw_id, flat, deliveries, spent in rows:
+            message = Message(raw_id, flat, group, None if deliveries > 1 else 0, deliveries, consumer.key)
+            if spent:
+                yield from _discard(message, options)
+            else:
+                messages.append(message)
+        self.more = self.more or len(messages) < len(rows)
+        return messages
+
+    def free(self, consumer: Consumer[Any], restarted: bool) -> Commands[int]:
+        """Give the turn to keys whose message is gone; restarted: also to those of this consumer; return how many."""
+        from rillet.store.order_steps import free
+
+        self._next = monotonic() + LOOK_UNUSED
+        place, freed = 0, 0
+        while place >= 0:
+            place, some = yield free(consumer.group, consumer.key, restarted, place)
+            freed += some
+        return freed
+
+    def due(self) -> bool:
+        """Return whether to look for keys whose message is gone."""
+        return monotonic() >= self._next
+
+    def limit(self, look: float) -> float:
+        """Return how long a loop may wait for new messages, in seconds; 0 without limit."""
+        if self._behind:
+            return look if self._wait < 0 else max(0.001, min(look, self._wait))
+        return 0.0 if self._wait < 0 else max(0.001, self._wait)
+
+
+def _waited(consumers: Sequence[Consumer[Any]], turns: Sequence[Turns], block: float) -> Commands[None]:
+    """Wait until one of the groups has a new entry."""
+    last = {consumer.group.stream.key: one.last for consumer, one in zip(consumers, turns, strict=True)}
+    for keys in by_slot(consumers[0].store, list(last), True):
+        head = [b"XREAD", b"COUNT", b"1", b"BLOCK", milliseconds_in(block, "block"), b"STREAMS"]
+        yield [*head, *keys, *[last[key] for key in keys]]
+
+
 def _look(consumers: Sequence[Consumer[Any]], delays: Delays) -> Commands[list[Consumer[Any]]]:
     """Move the entries that are due to their streams; return the consumers in whose group a retry is due."""
     late = []
     delays.began()
     for place, consumer in enumerate(consumers):
         try:
-            replies = yield delays.command(place)
+            try:
+                replies = yield delays.command(place)
+            except (NoPerm, ExecAbort):
+                delays.sees_order = False
+                replies = yield delays.command(place)
         except (NoPerm, ExecAbort):
             delays.forbidden = True
             return []
@@ -168,10 +296,7 @@ def _collected(consumers: Sequence[Consumer[Any]], loop: Loop) -> Steps[None]:
     assert loop.options.collect is not None
     idle_ms = int(milliseconds_in(loop.options.collect))
     for consumer in consumers:
-        more, moved = True, False
-        while more:
-            more, *found = yield collect(consumer.group, idle_ms, consumer.key)
-            moved = moved or any(found[1::3])
+        moved = yield from _collect(consumer, loop.options)
         start = b"-"
         while moved and not loop.end.requested():
             page = yield consumer.group.pending_command(PAGE, consumer.key, loop.options.collect, start, "+")
@@ -180,6 +305,22 @@ def _collected(consumers: Sequence[Consumer[Any]], loop: Loop) -> Steps[None]:
             if len(page) < PAGE:
                 break
             start = b"(" + page[-1][0]
+
+
+def _collect(consumer: Consumer[Any], options: DeliveryOptions) -> Commands[bool]:
+    """Collect silent consumers; return whether they had messages."""
+    assert options.collect is not None
+    more, moved, in_order, idle_ms = True, False, True, int(milliseconds_in(options.collect))
+    while more:
+        try:
+            more, *found = yield collect(consumer.group, idle_ms, consumer.key, in_order)
+        except NoPerm:
+            if not in_order:
+                raise
+            in_order = False
+            continue
+        moved = moved or any(found[1::3])
+    return moved
 
 
 def _retried(consumer: Consumer[Any], loop: Loop) -> Steps[bool]:
@@ -317,7 +458,15 @@ def _discard(message: Message[Any], options: DeliveryOptions) -> Commands[None]:
     """
     if options.dead_letters is not None:
         yield dead_letter(encode_name(options.dead_letters), message)
-    yield [b"XACK", message.group.stream.key, message.group.key, message.raw_id]
+    yield _acknowledgement(message, options)
+
+
+def _acknowledgement(message: Message[Any], options: DeliveryOptions | None) -> list[bytes]:
+    """Return the command that acknowledges a message, whoever it belongs to."""
+    group = message.group
+    if options is None or options.order_by is None:
+        return [b"XACK", group.stream.key, group.key, message.raw_id]
+    return release(group, [message.raw_id])
 
 
 def read_commands(
@@ -380,35 +529,45 @@ def _valid_before(
     """
     valid: list[Message[T]] = []
     for message in messages:
-        stream = message.group.stream
-        if stream.form is not None and message.flat:  # without fields: the entry was deleted
-            try:
-                message._value = stream.form.read(message.flat)
-            except InvalidField as error:
-                problem = error.in_entry(stream.name, message)
-                problem.__cause__ = error.__cause__
-                if (yield from _set_aside(consumer, message, problem, options)):
-                    continue
-                return valid, problem
-        valid.append(message)
+        problem = _problem(message, None if options is None else options.order_field)
+        if problem is None:
+            valid.append(message)
+        elif not (yield from _set_aside(consumer, message, problem, options)):
+            return valid, problem
     return valid, None
+
+
+def _problem(message: Message[Any], order_by: bytes | None) -> InvalidEntry | None:
+    """Set the value of a message of a typed stream; return the error of an invalid one, or of one without a key."""
+    stream = message.group.stream
+    if order_by is not None and find_field(message.flat, order_by) is None:
+        field = decode(order_by)
+        return InvalidEntry(stream.name, message, f"the field {field!r} of order_by is missing", field)
+    if stream.form is not None and message.flat:  # without fields: the entry was deleted
+        try:
+            message._value = stream.form.read(message.flat)
+        except InvalidField as error:
+            problem = error.in_entry(stream.name, message)
+            problem.__cause__ = error.__cause__
+            return problem
+    return None
 
 
 def _set_aside(
     consumer: bytes, message: Message[Any], problem: InvalidEntry, options: DeliveryOptions | None
 ) -> Commands[bool]:
     """Leave an invalid message pending, acknowledge it, or move it to the dead letters; False to raise the error."""
-    group, action = message.group, message.group.stream.on_invalid
+    action = message.group.stream.on_invalid
     if action == "skip":
         LOGGER.warning("%s: acknowledged and skipped", problem)
-        yield [b"XACK", group.stream.key, group.key, message.raw_id]
+        yield _acknowledgement(message, options)
     elif not isinstance(action, str):
-        yield from _bury(consumer, message, problem, action.key)
+        yield from _bury(consumer, message, problem, action.key, options)
     elif options is None:
         return False
     elif action == "dead_letter":
         assert options.dead_letters is not None
-        yield from _bury(consumer, message, problem, encode_name(options.dead_letters))
+        yield from _bury(consumer, message, problem, encode_name(options.dead_letters), options)
     elif message.deliveries > 1:
         LOGGER.warning("%s: delivered before, stays pending", problem)
     else:
@@ -416,18 +575,21 @@ def _set_aside(
     return True
 
 
-def _bury(consumer: bytes, message: Message[Any], problem: InvalidEntry, key: bytes) -> Commands[None]:
+def _bury(consumer: bytes, message: Message[Any], problem: InvalidEntry, key: bytes,
+          options: DeliveryOptions | None) -> Commands[None]:  # fmt: skip
     """Move an invalid message to a dead-letter stream.
 
     The dead letter and the acknowledgement are one transaction. EXEC continues after a command that fails, so the type
-    of the dead-letter key is read first, and a message whose dead letter was refused becomes pending again.
+    of the dead-letter key is read first, and a message whose dead letter was refused becomes pending again. In an order
+    by key they are two steps, as in `_discard`: a message must not leave its key and return.
     """
     group = message.group
-    acknowledge = [b"XACK", group.stream.key, group.key, message.raw_id]
+    acknowledge = _acknowledgement(message, options)
     letter = [*dead_letter(key, message), b"_error", encode(problem.reason)]
     if (yield [b"TYPE", key]) not in (b"stream", b"none"):
         raise WrongType() from problem
-    if len(by_slot(group.store, [group.stream.key, key], False)) > 1:
+    in_order = options is not None and options.order_by is not None
+    if in_order or len(by_slot(group.store, [group.stream.key, key], False)) > 1:
         yield letter
         yield acknowledge
     else:
@@ -455,11 +617,12 @@ def _hand_out(consumer: bytes, loop: Loop) -> Steps[bool]:
     size = options.batch or 1
     handed = False
     typed = any(message.group.stream.form is not None for message in prefetched.messages)
+    checked = typed or options.order_by is not None
     while prefetched.messages and not end.requested():
         some = prefetched.next(size)
         if some is None:
             some = yield from prefetched.checked(size)
-        valid, problem = (yield from _valid_before(consumer, some, options)) if typed else (some, None)
+        valid, problem = (yield from _valid_before(consumer, some, options)) if checked else (some, None)
         if problem is not None:
             place = next(place for place, message in enumerate(some) if message is problem.entry)
             prefetched.put_back(some[place + 1 :])

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from rillet.real_time import monotonic
-from rillet.store.arguments.argument_checks import flag, whole_number
+from rillet.store.arguments.argument_checks import flag, one_of, whole_number
 from rillet.store.arguments.durations import Seconds, milliseconds_in, seconds_in
 from rillet.store.arguments.encoding import encode_name
 from rillet.store.delays import Backoff
 from rillet.store.leases import BEATS, Heartbeat, Leases
 from rillet.store.prefetch import PREFETCH, Pace, Prefetched, Search
+
+if TYPE_CHECKING:
+    from rillet.store.arguments.conditions import Conditions, Where
 
 STOP_CHECK = 1.0  # the most seconds after which a waiting consumer notices `stop`
 
@@ -46,6 +49,9 @@ class DeliveryOptions:
     backoff: Backoff | None = None
     heartbeat: bool = False
     collect: Seconds | None = None
+    order_by: str | bytes | None = None
+    where: Where | None = None
+    skipped: Literal["ack", "leave"] = "ack"
 
     def __post_init__(self) -> None:
         """Raise TypeError or ValueError for values that are not accepted, or that would lose messages or do nothing."""
@@ -66,6 +72,18 @@ class DeliveryOptions:
                             f"rillet.Exponential(first=1), not {self.backoff!r:.200}")  # fmt: skip
         if flag(self.heartbeat, "heartbeat") and not self.claim_idle:
             raise ValueError("heartbeat renews the lease of claim_idle: pass claim_idle, in seconds above 0, too")
+        if self.order_by is not None:
+            encode_name(self.order_by, "order_by")
+            if self.claim_idle is not None and not self.turn.strip(b"0"):
+                raise ValueError("claim_idle is the lease of a key with order_by: it must be above 0")
+        one_of(self.skipped, "skipped", ("ack", "leave"))
+        if self.where is not None:
+            self.conditions()
+            if self.order_by is not None and self.skipped == "leave":
+                raise ValueError("skipped='leave' cannot be combined with order_by: a message that is left would hold "
+                                 "back its key")  # fmt: skip
+        elif self.skipped != "ack":
+            raise ValueError("skipped says what happens to messages that do not match: pass where, too")
         if self.dead_letters is not None:
             encode_name(self.dead_letters, "dead_letters")
         if self.on_exhausted not in (None, "drop"):
@@ -88,7 +106,29 @@ class DeliveryOptions:
     @property
     def counts(self) -> bool:
         """Whether hand-outs are counted, and not reads."""
-        return self.claim_idle is not None or self.max_deliveries is not None
+        return self.claim_idle is not None or self.max_deliveries is not None or self.order_by is not None
+
+    @property
+    def order_field(self) -> bytes | None:
+        """The name of the field of order_by."""
+        return None if self.order_by is None else encode_name(self.order_by)
+
+    @property
+    def turn(self) -> bytes:
+        """The lease of a key in microseconds, or b"inf" (rillet.store.order_steps)."""
+        return b"inf" if self.claim_idle is None else b"%d" % round(1e6 * seconds_in(self.claim_idle))
+
+    @property
+    def _turn(self) -> bytes | None:
+        return None if self.order_by is None else self.turn
+
+    def conditions(self) -> Conditions | None:
+        """Return the conditions of `where`."""
+        if self.where is None:
+            return None
+        from rillet.store.arguments.conditions import Conditions
+
+        return Conditions(self.where)
 
     def pace(self) -> Pace:
         """Return how many new messages a read returns."""
@@ -101,11 +141,12 @@ class DeliveryOptions:
 
     def prefetched(self, consumer: bytes) -> Prefetched:
         """Return an empty queue for the messages that a loop of this consumer reads ahead."""
-        return Prefetched(consumer, self.counts, self._idle())
+        return Prefetched(consumer, self.counts, self._idle(), self._turn)
 
     def leases(self, consumer: bytes) -> Leases:
         """Return the leases of the messages in the handler of a loop of this consumer."""
-        return Leases(consumer, self.backoff, self.max_deliveries, self.heartbeat)
+        ordered = self.order_by is not None
+        return Leases(consumer, self.backoff, self.max_deliveries, self.heartbeat or ordered, self._turn)
 
     def beat(self, store: Any, leases: Leases) -> Heartbeat | None:
         """Return the heartbeat of a loop, if it has one."""

@@ -32,6 +32,7 @@ from rillet.errors import (
     CommandError,
     InvalidEntry,
     NoGroup,
+    NoPerm,
     NotSent,
     OutcomeUnknown,
     PendingMessages,
@@ -39,13 +40,13 @@ from rillet.errors import (
     StoreTimeout,
 )
 from rillet.keyspace.helper_keys import retries_key
-from rillet.store.arguments.argument_checks import flag, integer_of, one_of
+from rillet.store.arguments.argument_checks import flag, integer_of, one_of, whole_number
 from rillet.store.arguments.durations import Seconds, milliseconds_in
 from rillet.store.arguments.encoding import IDLike, decode, encode_id, encode_name, parse_id
 from rillet.store.arguments.policies import RefPolicy, chunks, policy_arguments
 from rillet.store.arguments.positions import Position, encode_after, encode_position, milliseconds_of
 from rillet.store.arguments.slots import by_slot
-from rillet.store.atomic_steps import collect, delete_consumer, lease
+from rillet.store.atomic_steps import collect, delete_consumer, lease, release
 from rillet.store.command_steps import Commands, drive, run_step
 from rillet.store.delays import Backoff, Retry, retries_of, waiting_command
 from rillet.store.delivery import counted, delivery, new_messages_of, read_commands, read_options, valued
@@ -54,9 +55,11 @@ from rillet.store.entry import T, stream_part
 from rillet.store.info_records import (
     ConsumerInfo,
     GroupInfo,
+    OrderedKey,
     PendingEntry,
     PendingSummary,
     consumers_of,
+    ordered_keys_of,
     pending_of,
     summary_of,
 )
@@ -80,7 +83,7 @@ class Group(Generic[T]):
     start, entries_read: the position of a group that `create` or the first read creates; see Stream.group.
     """
 
-    __slots__ = ("stream", "name", "key", "store", "start", "entries_read", "has_retries", "_creates")
+    __slots__ = ("stream", "name", "key", "store", "start", "entries_read", "has_retries", "in_order", "_creates")
 
     def __init__(
         self, stream: Stream[T], name: str | bytes, start: Position = "0", entries_read: int | None = None,
@@ -90,6 +93,7 @@ class Group(Generic[T]):
         self.start = start
         self.entries_read = entries_read
         self.has_retries = False  # whether messages of the group are known to wait for a retry (rillet.store.delays)
+        self.in_order = False  # whether a loop with order_by reads the group through this object
         self._creates = create  # whether the next read or claim creates a missing group
         self.store: Store = stream.store
         self.key = encode_name(name, "name")
@@ -111,6 +115,9 @@ class Group(Generic[T]):
         acknowledged = 0
         policy = policy_arguments(delete, "delete")
         for some in chunks([encode_id(one, "one of ids") for one in ids]):
+            if self.in_order:
+                acknowledged += int(self.store.run(release(self, some, b"".join(policy))))
+                continue
             if not policy:
                 acknowledged += int(self.store.run([b"XACK", self.stream.key, self.key, *some]))
                 continue
@@ -125,8 +132,8 @@ class Group(Generic[T]):
         fenced = [message for message in messages if message.fenced]
         policy = b"".join(policy_arguments(delete, "delete"))
         lost: list[Message[Any]] = []
-        for key in dict.fromkeys(message.consumer for message in fenced):
-            for some in chunks([message for message in fenced if message.consumer == key]):
+        for key, turn in dict.fromkeys((message.consumer, message.turn) for message in fenced):
+            for some in chunks([message for message in fenced if (message.consumer, message.turn) == (key, turn)]):
                 gone = set(self.store.run(lease(self, key, b"ack", some, policy)))
                 lost += [message for message in some if message.raw_id in gone]
                 for message in some:
@@ -150,6 +157,15 @@ class Group(Generic[T]):
             argv = [b"XNACK", self.stream.key, self.key, encode_name(mode), b"IDS", b"%d" % len(some), *some, *options]
             released += int(self.store.run(argv))
         return released
+
+    def _nack_messages(self, messages: Sequence[Message[Any]], mode: str, deliveries: int | None) -> int:
+        """Release messages of consumers as `nack` does; LeaseLost for messages of an order by key that were lost."""
+        others = [_settled_id(message) for message in messages if message.turn is None]
+        released = self.nack(*others, mode=mode, deliveries=deliveries) if others else 0
+        ordered = [message for message in messages if message.turn is not None]
+        for message in ordered:
+            message.nack(mode, deliveries=deliveries)
+        return released + len(ordered)
 
     # -- administration --------------------------------------------------------------------------------
 
@@ -221,7 +237,10 @@ class Group(Generic[T]):
         to = None if pending is None else _receiver(pending, "pending")
         if to == key:
             raise ValueError(f"pending must be another consumer than the deleted one, {decode(key)!r}")
-        deleted, messages = self.store.run(delete_consumer(self, key, to))
+        try:
+            deleted, messages = self.store.run(delete_consumer(self, key, to))
+        except NoPerm:
+            deleted, messages = self.store.run(delete_consumer(self, key, to, in_order=False))
         if not deleted:
             raise PendingMessages(
                 f"the consumer {decode(key)!r} of the group {self.name!r} of {self.stream.name!r} has pending "
@@ -243,9 +262,15 @@ class Group(Generic[T]):
         receiver = b"" if to is None else _receiver(to, "to")
         moved: dict[str, int] = {}
         deleted: dict[str, int] = {}
-        more = True
+        more, in_order = True, True
         while more:
-            more, *found = self.store.run(collect(self, at_least, receiver))
+            try:
+                more, *found = self.store.run(collect(self, at_least, receiver, in_order))
+            except NoPerm:
+                if not in_order:
+                    raise
+                in_order = False
+                continue
             count_collected(found, moved, deleted)
         return deleted
 
@@ -292,6 +317,15 @@ class Group(Generic[T]):
         """
         key = retries_key(self.stream.key, self.key)
         return retries_of(self.store.run(waiting_command(key, count)))
+
+    def ordered_keys(self, count: int = 100) -> list[OrderedKey]:
+        """Return up to `count` keys with pending messages in the order of messages(order_by=...), longest held first.
+
+        For each: its consumer, its first message, and how many messages it has. O(count log n), a script.
+        """
+        from rillet.store.order_steps import held
+
+        return ordered_keys_of(self.store.run(held(self, whole_number(count, "count", 1)))[1])
 
     def pending(self, count: int = 100, *, consumer: str | bytes | None = None, idle: Seconds = 0.0,
                 start: Position = "-", end: Position = "+") -> list[PendingEntry]:  # fmt: skip
@@ -355,7 +389,7 @@ class MessageReader(Generic[T]):
                  block: Seconds | None = 1.0, claim_idle: Seconds | None = None, max_deliveries: int | None = None,
                  dead_letters: str | bytes | None = None, on_exhausted: Literal["drop"] | None = None,
                  backoff: Backoff | None = None, heartbeat: bool = False, collect: Seconds | None = None,
-                 stop_when_empty: bool = False, stop: Stop | None = None,
+                 order_by: str | bytes | None = None, stop_when_empty: bool = False, stop: Stop | None = None,
                  timeout: Seconds | None = None) -> Iterator[Message[T]]: ...  # fmt: skip
 
     @overload
@@ -363,14 +397,14 @@ class MessageReader(Generic[T]):
                  block: Seconds | None = 1.0, claim_idle: Seconds | None = None, max_deliveries: int | None = None,
                  dead_letters: str | bytes | None = None, on_exhausted: Literal["drop"] | None = None,
                  backoff: Backoff | None = None, heartbeat: bool = False, collect: Seconds | None = None,
-                 stop_when_empty: bool = False, stop: Stop | None = None,
+                 order_by: str | bytes | None = None, stop_when_empty: bool = False, stop: Stop | None = None,
                  timeout: Seconds | None = None) -> Iterator[list[Message[T]]]: ...  # fmt: skip
 
     def messages(self, count: int = 100, *, prefetch: int | None = None, batch: int | None = None,
                  block: Seconds | None = 1.0, claim_idle: Seconds | None = None, max_deliveries: int | None = None,
                  dead_letters: str | bytes | None = None, on_exhausted: Literal["drop"] | None = None,
                  backoff: Backoff | None = None, heartbeat: bool = False, collect: Seconds | None = None,
-                 stop_when_empty: bool = False, stop: Stop | None = None,
+                 order_by: str | bytes | None = None, stop_when_empty: bool = False, stop: Stop | None = None,
                  timeout: Seconds | None = None
                  ) -> Iterator[Message[T]] | Iterator[list[Message[T]]]:  # fmt: skip
         """Yield this consumer's own pending messages (after a restart), then stale messages, then new messages.
@@ -394,6 +428,11 @@ class MessageReader(Generic[T]):
         another consumer claimed nevertheless. The loop reads one message or batch at a time.
         collect: delete consumers of the group that were silent for that many seconds, and hand their messages out here;
         see Group.collect. It runs at the start, and four times in that time.
+        order_by: hand out messages with the same value of this field one after another, in the order of their IDs, each
+        when the one before was acknowledged or became a dead letter; different values in parallel. claim_idle is the
+        lease of such a key, by the clock of the store: after it, another consumer receives the message, and `ack` of
+        the first one raises LeaseLost. A batch has messages of different keys. A message without the field is an
+        InvalidEntry. All loops of the group must pass it (rillet.store.order_steps).
         stop_when_empty: end when no message is left instead of waiting for more.
         stop: an event or a function; when it is set or returns True, end after the current message or batch. A waiting
         read notices it within a second.
@@ -408,10 +447,13 @@ class MessageReader(Generic[T]):
         to_dead_letters = next((stream.name for stream in streams if stream.on_invalid == "dead_letter"), None)
         options = DeliveryOptions(count, block, claim_idle, max_deliveries, dead_letters, on_exhausted, stop_when_empty,
                                   stop, timeout, batch, prefetch, to_dead_letters, backoff, heartbeat,
-                                  collect)  # fmt: skip
+                                  collect, order_by)  # fmt: skip
         keys = [stream.key for stream in streams]
         by_slot(self.store, keys, options.block is not None and not stop_when_empty)  # raises before the first read
-        if any(stream.form is not None and stream.on_invalid == "raise" for stream in streams):
+        for consumer in self.parts():
+            consumer.group.in_order |= order_by is not None
+        ordered = order_by is not None
+        if any((ordered or stream.form is not None) and stream.on_invalid == "raise" for stream in streams):
             return RaisingIterator(self._handed_out(options))
         return self._handed_out(options)
 
@@ -491,7 +533,7 @@ class Consumer(MessageReader[T]):
 
     def nack(self, *messages: Message[Any], mode: str = "fail", deliveries: int | None = None) -> int:
         """Release messages, so that the next claim gets them first; return how many were pending; see Group.nack."""
-        return self.group.nack(*map(_settled_id, _checked(messages)), mode=mode, deliveries=deliveries)
+        return self.group._nack_messages(_checked(messages), mode, deliveries)
 
     # -- reading ---------------------------------------------------------------------------------------
 
@@ -667,7 +709,7 @@ class MultiConsumer(MessageReader[T]):
         """Release messages, with one command for each stream; return how many were pending; see Group.nack."""
         released = 0
         for group, some in _by_group(messages).items():
-            released += group.nack(*map(_settled_id, some), mode=mode, deliveries=deliveries)
+            released += group._nack_messages(some, mode, deliveries)
         return released
 
     def __repr__(self) -> str:

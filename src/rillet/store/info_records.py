@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from rillet.store.arguments.encoding import decode, parse_id
@@ -59,6 +60,32 @@ class GroupInfo(NamedTuple):
     last_delivered_id: StreamID
     entries_read: int | None
     lag: int | None
+
+
+class OrderedKey(NamedTuple):
+    """A key of an order with pending messages (rillet.store.order_steps).
+
+    key: the value of the field, None for a message without it. consumer: it holds the key, until the time `until`, or
+    without end if that is None; None if the first message may be taken now. first, deliveries: of this message.
+    messages: the number of pending messages of the key, with the first one.
+    """
+
+    key: str | None
+    consumer: str | None
+    first: StreamID
+    deliveries: int
+    messages: int
+    until: datetime | None
+
+
+def ordered_keys_of(rows: Any) -> list[OrderedKey]:
+    """Return the keys of a reply of `held` (rillet.store.order_steps)."""
+    return [
+        OrderedKey(None if lane.startswith(b"?") else decode(lane.partition(b":")[2]), decode(consumer) or None,
+                   parse_id(first), int(deliveries), int(messages),
+                   datetime.fromtimestamp(float(turn) / 1e6, UTC) if consumer and turn != b"inf" else None)
+        for lane, turn, first, consumer, deliveries, messages in rows
+    ]  # fmt: skip
 
 
 def pending_of(reply: Any) -> list[PendingEntry]:

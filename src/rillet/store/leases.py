@@ -33,13 +33,16 @@ class Leases:
     """The messages that are in the handler of a loop.
 
     backoff, max_deliveries: those of messages(). fenced: whether acknowledgements check that the lease is not lost.
+    turn: with order_by, the lease (rillet.store.order_steps).
     """
 
-    __slots__ = ("__weakref__", "_backoff", "_consumer", "_max_deliveries", "fenced", "handed")
+    __slots__ = ("__weakref__", "_backoff", "_consumer", "_max_deliveries", "fenced", "handed", "turn")
 
-    def __init__(self, consumer: bytes, backoff: Backoff | None, max_deliveries: int | None, fenced: bool) -> None:
+    def __init__(self, consumer: bytes, backoff: Backoff | None, max_deliveries: int | None, fenced: bool,
+                 turn: bytes | None = None) -> None:  # fmt: skip
         self.handed: Sequence[Any] = ()
         self.fenced = fenced
+        self.turn = turn
         self._consumer = consumer
         self._backoff = backoff
         self._max_deliveries = max_deliveries
@@ -48,7 +51,7 @@ class Leases:
         """Note the messages that are handed out now."""
         if self.fenced:
             for message in messages:
-                message.fenced = True
+                message.fenced, message.turn = True, self.turn
         self.handed = messages
 
     def ended(self) -> Commands[None]:

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from rillet.errors import InvalidValue, LeaseLost
+from rillet.store.arguments.argument_checks import integer_of, one_of
 from rillet.store.arguments.durations import Seconds, seconds_in
 from rillet.store.arguments.encoding import decode
 from rillet.store.arguments.policies import RefPolicy, policy_arguments
@@ -26,7 +27,7 @@ class Message(Entry[T]):
     between the delivery before and this one; 0 for a new message; None unless `read(claim_idle=...)` returned it.
     """
 
-    __slots__ = ("consumer", "deliveries", "fenced", "group", "idle_ms", "settled")
+    __slots__ = ("consumer", "deliveries", "fenced", "group", "idle_ms", "settled", "turn")
 
     def __init__(self, raw_id: bytes, flat: list[bytes], group: Group[T], idle_ms: int | None = None,
                  deliveries: int = 1, consumer: bytes = b"") -> None:  # fmt: skip
@@ -39,6 +40,7 @@ class Message(Entry[T]):
         self.consumer = consumer  # the name of the consumer that received it
         self.settled = False  # whether an acknowledgement, a release or a retry was sent
         self.fenced = False  # whether an acknowledgement checks that the message still belongs to the consumer
+        self.turn: bytes | None = None  # with order_by, the lease (rillet.store.order_steps)
 
     def _untyped(self) -> Any:
         if self.group.stream.form is None:
@@ -54,7 +56,8 @@ class Message(Entry[T]):
     def ack(self, *, delete: RefPolicy | None = None) -> bool:
         """Acknowledge the message (see Group.ack); return False if it was acknowledged before.
 
-        With messages(heartbeat=True), and after `extend`: LeaseLost if it no longer belongs to the consumer.
+        With messages(heartbeat=True) or order_by, and after `extend`: LeaseLost if it no longer belongs to the
+        consumer.
         """
         self.settled = True
         group = self.group
@@ -68,11 +71,14 @@ class Message(Entry[T]):
 
     def nack(self, mode: str = "fail", *, deliveries: int | None = None) -> bool:
         """Release the message (see Group.nack); return False if it is no longer pending. LeaseLost as for `ack`."""
+        if self.turn is not None:
+            self._lease(b"nack", nack_words(mode, deliveries))
+            self.settled = True
+            return True
         if self.fenced:
             self._lease(b"renew", b"")
         self.settled = True
         return self.group.nack(self.raw_id, mode=mode, deliveries=deliveries) == 1
-
 
     def retry(self, delay: Seconds | None = None, *, at: datetime | None = None) -> None:
         """Give the message back, to be delivered again after `delay` seconds or at a time (rillet.store.delays).
@@ -100,6 +106,13 @@ class Message(Entry[T]):
             group.has_retries = True
         if group.store.run(lease(group, self.consumer, action, [self], detail)):
             raise lost_leases([self])
+
+
+def nack_words(mode: str, deliveries: int | None) -> bytes:
+    """Return the mode and the number of an XNACK."""
+    one_of(mode, "mode", ("fail", "silent", "fatal"))
+    words = [mode.encode()] if deliveries is None else [mode.encode(), integer_of(deliveries, "deliveries", 0)]
+    return b" ".join(words)
 
 
 def lost_leases(messages: Sequence[Message[Any]]) -> LeaseLost:

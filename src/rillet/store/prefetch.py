@@ -125,19 +125,21 @@ class Prefetched:
     """The messages that a loop has read and not handed out, first to be handed out first.
 
     `deliveries` of each is the number on the server, where the next hand-out of some is still to be counted.
-    consumer: the name of the loop's consumer. counts: whether the server counts hand-outs instead of reads.
+    consumer: the name of the loop's consumer. counts: whether the server counts hand-outs instead of reads. turn: with
+    order_by, the lease (rillet.store.order_steps); then each message has another key.
     """
 
     __slots__ = ("_check_after", "_claim_idle", "_consumer", "_counts", "_handed", "_renew_after", "_since",
-                 "_uncounted", "_warned", "messages")  # fmt: skip
+                 "_turn", "_uncounted", "_warned", "messages")  # fmt: skip
 
-    def __init__(self, consumer: bytes, counts: bool, claim_idle: float | None) -> None:
+    def __init__(self, consumer: bytes, counts: bool, claim_idle: float | None, turn: bytes | None = None) -> None:
         self.messages: deque[Any] = deque()
         self._consumer = consumer
         self._counts = counts
         self._claim_idle = claim_idle or 0.0
         self._renew_after = claim_idle / 10 if claim_idle else RENEW_AFTER
         self._check_after = min(CHECK_AFTER, self._renew_after)
+        self._turn = turn
         self._since = 0.0  # when the leases of the messages began
         self._uncounted: set[int] = set()  # the id() of messages
         self._handed: list[Any] = []  # messages that were handed out and not counted yet
@@ -157,6 +159,12 @@ class Prefetched:
                     self._keep(set(map(id, self.messages)) - set(map(id, same)) | kept)
                 else:
                     yield self._claim(same, 0, _count(same))
+
+    def fill_in_turn(self, messages: Sequence[Any], size: int) -> None:
+        """Add messages of a group with an order, of which the server has counted the hand-outs of the first `size`."""
+        self.messages.extend(messages)
+        self._since = monotonic()
+        self._uncounted.update(map(id, messages[size:]))
 
     def put_back(self, messages: Sequence[Any]) -> None:
         """Add messages again that `next` returned, to be handed out next."""
@@ -231,7 +239,7 @@ class Prefetched:
         uncounted = [message for message in self.messages if id(message) in self._uncounted]
         kept = yield from self._renewed(
             [(same, (*idle, *_count(same, -1))) for same in _alike(counted)]
-            + [(same, (*idle, *_count(same))) for same in _alike(uncounted)], ends=True,
+            + [(same, (*idle, *_count(same))) for same in _alike(uncounted)], ends=True, gives_back=True,
         )  # fmt: skip
         for message in counted:
             message.deliveries -= 1
@@ -248,7 +256,7 @@ class Prefetched:
                 *[message.raw_id for message in same], *options, b"JUSTID"]  # fmt: skip
 
     def _renewed(
-        self, calls: Sequence[tuple[list[Any], Sequence[bytes]]], ends: bool = False
+        self, calls: Sequence[tuple[list[Any], Sequence[bytes]]], ends: bool = False, gives_back: bool = False
     ) -> Commands[set[int]]:  # fmt: skip
         """Claim the messages of each call again, with its options; return the id() of those that belong to this loop.
 
@@ -256,6 +264,9 @@ class Prefetched:
         """
         kept: set[int] = set()
         for same, options in calls:
+            if self._turn is not None:
+                kept |= yield from self._kept(same, same[0].deliveries, options, b"free" if gives_back else self._turn)
+                continue
             if same[0].group.has_retries:
                 kept |= yield from self._kept(same, same[0].deliveries, options)
                 continue
@@ -266,9 +277,11 @@ class Prefetched:
                 kept.update(id(message) for message, _ in own if message.raw_id in claimed)
         return kept
 
-    def _kept(self, same: Sequence[Any], deliveries: int, options: Sequence[bytes]) -> Commands[set[int]]:
+    def _kept(self, same: Sequence[Any], deliveries: int, options: Sequence[bytes],
+              turn: bytes | None = None) -> Commands[set[int]]:  # fmt: skip
         """Renew messages of a group that may have retries, in one step; return the id() of those of this loop."""
-        found = set((yield keep(same[0].group, self._consumer, deliveries, options, [one.raw_id for one in same])))
+        ids = [one.raw_id for one in same]
+        found = set((yield keep(same[0].group, self._consumer, deliveries, options, ids, turn)))
         return {id(message) for message in same if message.raw_id in found}
 
     def _listed(self, same: Sequence[Any], ends: bool) -> Commands[list[tuple[Any, int]]]:

@@ -34,7 +34,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, TypeAlias
 
 from rillet.errors import CommandError
-from rillet.keyspace.helper_keys import delayed_key, retries_key
+from rillet.keyspace.helper_keys import delayed_key, order_keys, retries_key
 from rillet.store.arguments.encoding import decode
 from rillet.store.delays import WAITING, delayed_of, retries_of, waiting_command
 from rillet.store.entry import Entry, named
@@ -89,6 +89,19 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
+class OrderStats:
+    """The order by key of a group (rillet.store.order_steps): the field, the keys and the messages that are pending.
+
+    by: None without pending messages of an order, or if the user has no permission for its keys. waiting: the messages
+    that wait behind the first one of their key. Group.ordered_keys lists the keys.
+    """
+
+    by: str | None = None
+    keys: int = 0
+    waiting: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class GroupStats:
     """A group: its position, lag, pending messages by age, and consumers.
 
@@ -97,7 +110,8 @@ class GroupStats:
     ages: the number of pending messages by the time since their delivery: "<10s", "<1m", "<10m", "<1h", "<1d", ">=1d",
     and "released" for those of XNACK. examined: how many of the `pending` messages were counted, lowest ID first.
     oldest_ms: the longest time since a delivery, in milliseconds; deliveries: the highest count of deliveries; both are
-    None if no message was examined. retries: pending messages that wait for their next delivery.
+    None if no message was examined. retries: pending messages that wait for their next delivery. order: the order by
+    key.
     """
 
     name: str
@@ -113,6 +127,7 @@ class GroupStats:
     deliveries: int | None
     consumers: list[ConsumerInfo]
     retries: Waiting
+    order: OrderStats
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,8 +280,17 @@ def _group(key: bytes, stream: StreamStats, group: GroupInfo, server: str,
         ages_of(entry.idle_ms for entry in entries), max((entry.idle_ms for entry in entries), default=None),
         max((entry.deliveries for entry in entries), default=None),
         [] if isinstance(consumers, CommandError) else consumers_of(consumers),
-        (yield from _waiting(retries_key(key, name), False)),
+        (yield from _waiting(retries_key(key, name), False)), (yield from _order(key, name)),
     )  # fmt: skip
+
+
+def _order(key: bytes, group: bytes) -> Generator[Any, Any, OrderStats]:
+    ordered, lanes, turns = order_keys(key, group)
+    replies = yield [[b"MULTI"], [b"HGET", ordered, b""], [b"ZCARD", turns], [b"ZCARD", lanes], [b"EXEC"]]
+    if _error_among(replies) is not None or replies[-1][0] is None:
+        return OrderStats()
+    by, keys, messages = replies[-1]
+    return OrderStats(decode(by), keys, messages - keys)
 
 
 def _waiting(key: bytes, entries: bool) -> Generator[Any, Any, Waiting]:
@@ -329,4 +353,4 @@ def _memory(key: bytes, server: str) -> Generator[Any, Any, StreamMemory]:
     return StreamMemory(reply, note=f"{server} reports the total only, estimated from a sample of nodes (MEMORY USAGE)")
 
 
-__all__ = ["GroupStats", "StoreStats", "StreamMemory", "StreamStats", "Waiting", "plain", "survey"]
+__all__ = ["GroupStats", "OrderStats", "StoreStats", "StreamMemory", "StreamStats", "Waiting", "plain", "survey"]

@@ -34,6 +34,7 @@ from rillet.store.arguments.argument_checks import items_of, words_of
 from rillet.store.arguments.argument_limits import check_lengths
 from rillet.store.arguments.encoding import Fields, Value, append_fields, decode, encode_name, parse_id
 from rillet.store.arguments.positions import Position, encode_new_id
+from rillet.store.atomic_steps import release
 from rillet.store.retries import patiently
 from rillet.store.transports.transport import TRANSACTION_COMMANDS, Transport, check_ready, raised
 from rillet.store.typed.forms import V, append_value
@@ -116,8 +117,11 @@ class TransactionCommands:
         return self._add(argv, parse_id)
 
     def ack(self, *messages: Message | AsyncMessage) -> list[Queued]:
-        """Add an XACK for each message; each result is 1, or 0 if the message was not pending."""
-        queued = [self._add([b"XACK", one.group.stream.key, one.group.key, one.raw_id]) for one in messages]
+        """Add an XACK for each message; each result is 1, or 0 if the message was not pending.
+
+        A message of an order by key also releases its key.
+        """
+        queued = [self._add(_acknowledgement(one)) for one in messages]
         self._acknowledged += messages
         return queued
 
@@ -177,6 +181,13 @@ class TransactionCommands:
             message.settled = True
         for reply in executed:
             raised(reply)
+
+
+def _acknowledgement(message: Message | AsyncMessage) -> list[bytes]:
+    group = message.group
+    if message.turn is None:
+        return [b"XACK", group.stream.key, group.key, message.raw_id]
+    return release(group, [message.raw_id])
 
 
 class StoreTransaction(TransactionCommands):

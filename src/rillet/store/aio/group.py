@@ -15,6 +15,7 @@ from rillet.errors import (
     CommandError,
     InvalidEntry,
     NoGroup,
+    NoPerm,
     NotSent,
     OutcomeUnknown,
     PendingMessages,
@@ -25,13 +26,13 @@ from rillet.keyspace.helper_keys import retries_key
 from rillet.store.aio.command_steps import drive, run_step
 from rillet.store.aio.delivery import counted, delivery, new_messages_of, read_commands, read_options, valued
 from rillet.store.aio.message import AsyncMessage, lost_leases, new_messages, old_messages
-from rillet.store.arguments.argument_checks import flag, integer_of, one_of
+from rillet.store.arguments.argument_checks import flag, integer_of, one_of, whole_number
 from rillet.store.arguments.durations import Seconds, milliseconds_in
 from rillet.store.arguments.encoding import IDLike, decode, encode_id, encode_name, parse_id
 from rillet.store.arguments.policies import RefPolicy, chunks, policy_arguments
 from rillet.store.arguments.positions import Position, encode_after, encode_position, milliseconds_of
 from rillet.store.arguments.slots import by_slot
-from rillet.store.atomic_steps import collect, delete_consumer, lease
+from rillet.store.atomic_steps import collect, delete_consumer, lease, release
 from rillet.store.command_steps import Commands
 from rillet.store.delays import Backoff, Retry, retries_of, waiting_command
 from rillet.store.delivery_options import STOP_CHECK, DeliveryOptions, End, Stop
@@ -40,9 +41,11 @@ from rillet.store.group import _NO_KEY, _entries_read, count_collected
 from rillet.store.info_records import (
     ConsumerInfo,
     GroupInfo,
+    OrderedKey,
     PendingEntry,
     PendingSummary,
     consumers_of,
+    ordered_keys_of,
     pending_of,
     summary_of,
 )
@@ -62,7 +65,7 @@ class AsyncGroup(Generic[T]):
     start, entries_read: the position of a group that `create` or the first read creates; see AsyncStream.group.
     """
 
-    __slots__ = ("stream", "name", "key", "store", "start", "entries_read", "has_retries", "_creates")
+    __slots__ = ("stream", "name", "key", "store", "start", "entries_read", "has_retries", "in_order", "_creates")
 
     def __init__(
         self, stream: AsyncStream[T], name: str | bytes, start: Position = "0", entries_read: int | None = None,
@@ -72,6 +75,7 @@ class AsyncGroup(Generic[T]):
         self.start = start
         self.entries_read = entries_read
         self.has_retries = False  # whether messages of the group are known to wait for a retry (rillet.store.delays)
+        self.in_order = False  # whether a loop with order_by reads the group through this object
         self._creates = create  # whether the next read or claim creates a missing group
         self.store: AsyncStore = stream.store
         self.key = encode_name(name, "name")
@@ -93,6 +97,9 @@ class AsyncGroup(Generic[T]):
         acknowledged = 0
         policy = policy_arguments(delete, "delete")
         for some in chunks([encode_id(one, "one of ids") for one in ids]):
+            if self.in_order:
+                acknowledged += int(await self.store.run(release(self, some, b"".join(policy))))
+                continue
             if not policy:
                 acknowledged += int(await self.store.run([b"XACK", self.stream.key, self.key, *some]))
                 continue
@@ -107,8 +114,8 @@ class AsyncGroup(Generic[T]):
         fenced = [message for message in messages if message.fenced]
         policy = b"".join(policy_arguments(delete, "delete"))
         lost: list[AsyncMessage[Any]] = []
-        for key in dict.fromkeys(message.consumer for message in fenced):
-            for some in chunks([message for message in fenced if message.consumer == key]):
+        for key, turn in dict.fromkeys((message.consumer, message.turn) for message in fenced):
+            for some in chunks([message for message in fenced if (message.consumer, message.turn) == (key, turn)]):
                 gone = set(await self.store.run(lease(self, key, b"ack", some, policy)))
                 lost += [message for message in some if message.raw_id in gone]
                 for message in some:
@@ -132,6 +139,15 @@ class AsyncGroup(Generic[T]):
             argv = [b"XNACK", self.stream.key, self.key, encode_name(mode), b"IDS", b"%d" % len(some), *some, *options]
             released += int(await self.store.run(argv))
         return released
+
+    async def _nack_messages(self, messages: Sequence[AsyncMessage[Any]], mode: str, deliveries: int | None) -> int:
+        """Release messages of consumers as `nack` does; LeaseLost for messages of an order by key that were lost."""
+        others = [_settled_id(message) for message in messages if message.turn is None]
+        released = await self.nack(*others, mode=mode, deliveries=deliveries) if others else 0
+        ordered = [message for message in messages if message.turn is not None]
+        for message in ordered:
+            await message.nack(mode, deliveries=deliveries)
+        return released + len(ordered)
 
     # -- administration --------------------------------------------------------------------------------
 
@@ -204,7 +220,10 @@ class AsyncGroup(Generic[T]):
         to = None if pending is None else _receiver(pending, "pending")
         if to == key:
             raise ValueError(f"pending must be another consumer than the deleted one, {decode(key)!r}")
-        deleted, messages = await self.store.run(delete_consumer(self, key, to))
+        try:
+            deleted, messages = await self.store.run(delete_consumer(self, key, to))
+        except NoPerm:
+            deleted, messages = await self.store.run(delete_consumer(self, key, to, in_order=False))
         if not deleted:
             raise PendingMessages(
                 f"the consumer {decode(key)!r} of the group {self.name!r} of {self.stream.name!r} has pending "
@@ -226,9 +245,15 @@ class AsyncGroup(Generic[T]):
         receiver = b"" if to is None else _receiver(to, "to")
         moved: dict[str, int] = {}
         deleted: dict[str, int] = {}
-        more = True
+        more, in_order = True, True
         while more:
-            more, *found = await self.store.run(collect(self, at_least, receiver))
+            try:
+                more, *found = await self.store.run(collect(self, at_least, receiver, in_order))
+            except NoPerm:
+                if not in_order:
+                    raise
+                in_order = False
+                continue
             count_collected(found, moved, deleted)
         return deleted
 
@@ -275,6 +300,15 @@ class AsyncGroup(Generic[T]):
         key = retries_key(self.stream.key, self.key)
         return retries_of(await self.store.run(waiting_command(key, count)))
 
+    async def ordered_keys(self, count: int = 100) -> list[OrderedKey]:
+        """Return up to `count` keys with pending messages in the order of messages(order_by=...), longest held first.
+
+        For each: its consumer, its first message, and how many messages it has. O(count log n), a script.
+        """
+        from rillet.store.order_steps import held
+
+        return ordered_keys_of((await self.store.run(held(self, whole_number(count, "count", 1))))[1])
+
     async def pending(self, count: int = 100, *, consumer: str | bytes | None = None, idle: Seconds = 0.0,
                       start: Position = "-", end: Position = "+") -> list[PendingEntry]:  # fmt: skip
         """Return up to `count` pending messages, lowest ID first; idle: the minimum seconds since delivery."""
@@ -319,7 +353,7 @@ class AsyncMessageReader(Generic[T]):
                  block: Seconds | None = 1.0, claim_idle: Seconds | None = None, max_deliveries: int | None = None,
                  dead_letters: str | bytes | None = None, on_exhausted: Literal["drop"] | None = None,
                  backoff: Backoff | None = None, heartbeat: bool = False, collect: Seconds | None = None,
-                 stop_when_empty: bool = False, stop: Stop | None = None,
+                 order_by: str | bytes | None = None, stop_when_empty: bool = False, stop: Stop | None = None,
                  timeout: Seconds | None = None) -> AsyncIterator[AsyncMessage[T]]: ...  # fmt: skip
 
     @overload
@@ -327,14 +361,14 @@ class AsyncMessageReader(Generic[T]):
                  block: Seconds | None = 1.0, claim_idle: Seconds | None = None, max_deliveries: int | None = None,
                  dead_letters: str | bytes | None = None, on_exhausted: Literal["drop"] | None = None,
                  backoff: Backoff | None = None, heartbeat: bool = False, collect: Seconds | None = None,
-                 stop_when_empty: bool = False, stop: Stop | None = None,
+                 order_by: str | bytes | None = None, stop_when_empty: bool = False, stop: Stop | None = None,
                  timeout: Seconds | None = None) -> AsyncIterator[list[AsyncMessage[T]]]: ...  # fmt: skip
 
     def messages(self, count: int = 100, *, prefetch: int | None = None, batch: int | None = None,
                  block: Seconds | None = 1.0, claim_idle: Seconds | None = None, max_deliveries: int | None = None,
                  dead_letters: str | bytes | None = None, on_exhausted: Literal["drop"] | None = None,
                  backoff: Backoff | None = None, heartbeat: bool = False, collect: Seconds | None = None,
-                 stop_when_empty: bool = False, stop: Stop | None = None,
+                 order_by: str | bytes | None = None, stop_when_empty: bool = False, stop: Stop | None = None,
                  timeout: Seconds | None = None
                  ) -> AsyncIterator[AsyncMessage[T]] | AsyncIterator[list[AsyncMessage[T]]]:  # fmt: skip
         """Yield this consumer's own pending messages (after a restart), then stale messages, then new messages.
@@ -358,6 +392,11 @@ class AsyncMessageReader(Generic[T]):
         another consumer claimed nevertheless. The loop reads one message or batch at a time.
         collect: delete consumers of the group that were silent for that many seconds, and hand their messages out here;
         see AsyncGroup.collect. It runs at the start, and four times in that time.
+        order_by: hand out messages with the same value of this field one after another, in the order of their IDs, each
+        when the one before was acknowledged or became a dead letter; different values in parallel. claim_idle is the
+        lease of such a key, by the clock of the store: after it, another consumer receives the message, and `ack` of
+        the first one raises LeaseLost. A batch has messages of different keys. A message without the field is an
+        InvalidEntry. All loops of the group must pass it (rillet.store.order_steps).
         stop_when_empty: end when no message is left instead of waiting for more.
         stop: an event or a function; when it is set or returns True, end after the current message or batch. A waiting
         read notices it within a second.
@@ -372,10 +411,13 @@ class AsyncMessageReader(Generic[T]):
         to_dead_letters = next((stream.name for stream in streams if stream.on_invalid == "dead_letter"), None)
         options = DeliveryOptions(count, block, claim_idle, max_deliveries, dead_letters, on_exhausted, stop_when_empty,
                                   stop, timeout, batch, prefetch, to_dead_letters, backoff, heartbeat,
-                                  collect)  # fmt: skip
+                                  collect, order_by)  # fmt: skip
         keys = [stream.key for stream in streams]
         by_slot(self.store, keys, options.block is not None and not stop_when_empty)  # raises before the first read
-        if any(stream.form is not None and stream.on_invalid == "raise" for stream in streams):
+        for consumer in self.parts():
+            consumer.group.in_order |= order_by is not None
+        ordered = order_by is not None
+        if any((ordered or stream.form is not None) and stream.on_invalid == "raise" for stream in streams):
             return RaisingIterator(self._handed_out(options))
         return self._handed_out(options)
 
@@ -456,7 +498,7 @@ class AsyncConsumer(AsyncMessageReader[T]):
 
     async def nack(self, *messages: AsyncMessage[Any], mode: str = "fail", deliveries: int | None = None) -> int:
         """Release messages, so that the next claim gets them first; return how many were pending; see Group.nack."""
-        return await self.group.nack(*map(_settled_id, _checked(messages)), mode=mode, deliveries=deliveries)
+        return await self.group._nack_messages(_checked(messages), mode, deliveries)
 
     # -- reading ---------------------------------------------------------------------------------------
 
@@ -635,7 +677,7 @@ class AsyncMultiConsumer(AsyncMessageReader[T]):
         """Release messages, with one command for each stream; return how many were pending; see AsyncGroup.nack."""
         released = 0
         for group, some in _by_group(messages).items():
-            released += await group.nack(*map(_settled_id, some), mode=mode, deliveries=deliveries)
+            released += await group._nack_messages(some, mode, deliveries)
         return released
 
     def __repr__(self) -> str:

@@ -16,6 +16,7 @@ from rillet.store.arguments.policies import RefPolicy, policy_arguments
 from rillet.store.atomic_steps import lease
 from rillet.store.delays import due_time
 from rillet.store.entry import Entry, T
+from rillet.store.message import nack_words
 
 if TYPE_CHECKING:
     from rillet.store.aio.group import AsyncConsumer, AsyncGroup
@@ -29,7 +30,7 @@ class AsyncMessage(Entry[T]):
     between the delivery before and this one; 0 for a new message; None unless `read(claim_idle=...)` returned it.
     """
 
-    __slots__ = ("consumer", "deliveries", "fenced", "group", "idle_ms", "settled")
+    __slots__ = ("consumer", "deliveries", "fenced", "group", "idle_ms", "settled", "turn")
 
     def __init__(self, raw_id: bytes, flat: list[bytes], group: AsyncGroup[T], idle_ms: int | None = None,
                  deliveries: int = 1, consumer: bytes = b"") -> None:  # fmt: skip
@@ -42,6 +43,7 @@ class AsyncMessage(Entry[T]):
         self.consumer = consumer  # the name of the consumer that received it
         self.settled = False  # whether an acknowledgement, a release or a retry was sent
         self.fenced = False  # whether an acknowledgement checks that the message still belongs to the consumer
+        self.turn: bytes | None = None  # with order_by, the lease (rillet.store.order_steps)
 
     def _untyped(self) -> Any:
         if self.group.stream.form is None:
@@ -57,7 +59,8 @@ class AsyncMessage(Entry[T]):
     async def ack(self, *, delete: RefPolicy | None = None) -> bool:
         """Acknowledge the message (see AsyncGroup.ack); return False if it was acknowledged before.
 
-        With messages(heartbeat=True), and after `extend`: LeaseLost if it no longer belongs to the consumer.
+        With messages(heartbeat=True) or order_by, and after `extend`: LeaseLost if it no longer belongs to the
+        consumer.
         """
         self.settled = True
         group = self.group
@@ -71,6 +74,10 @@ class AsyncMessage(Entry[T]):
 
     async def nack(self, mode: str = "fail", *, deliveries: int | None = None) -> bool:
         """Release the message (see Group.nack); return False if it is no longer pending. LeaseLost as for `ack`."""
+        if self.turn is not None:
+            await self._lease(b"nack", nack_words(mode, deliveries))
+            self.settled = True
+            return True
         if self.fenced:
             await self._lease(b"renew", b"")
         self.settled = True

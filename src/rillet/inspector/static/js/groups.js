@@ -124,6 +124,7 @@ export default function GroupsView({ place, values, overview }) {
         { name: "Most deliveries", right: true, of: (one) => one.deliveries, cell: (one) => one.deliveries ?? "–" },
         { name: "Consumers", right: true, of: (one) => one.consumers.length, cell: (one) => { const stuck = one.consumers.filter(isStuck).length; return html`${one.consumers.length}${stuck ? html` <span class="badge bad">${stuck} stuck</span>` : ""}`; } }]} />
       ${data.delayed && data.delayed.number ? html`<p class="note small">${number(data.delayed.number)} delayed entries wait. The next one is due ${moment(data.delayed.next_due * 1000)}, and was added ${moment(data.delayed.next_since * 1000)}.</p>` : null}
+      ${group && group.order.by !== null ? html`<p class="note small"><b><${Name} text=${group.name} /></b> is in order by <b><${Name} text=${group.order.by} /></b>: ${number(group.order.keys)} keys have pending messages, ${number(group.order.waiting)} messages wait behind others.</p>` : null}
       ${group && group.lag_note ? html`<p class="note small">Lag of <b><${Name} text=${group.name} /></b>: ${group.lag_note}.</p>` : null}<//>` : null}
     ${group ? html`
       <${Card} title=${html`Consumers of <${Name} text=${group.name} />`} id="h-consumers" className="s7" tools=${html`<button type="button" onClick=${() => setAction(["move"])}>Move the group</button>`}>
