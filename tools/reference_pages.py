@@ -34,7 +34,8 @@ GROUPS = {
 CLASSES = (
     "rillet.store.store.Store", "rillet.store.stream.Stream", "rillet.store.entry.Entry",
     "rillet.store.group.Group", "rillet.store.group.Consumer", "rillet.store.group.MultiConsumer",
-    "rillet.store.group.MessageReader", "rillet.store.message.Message", "rillet.store.info_records",
+    "rillet.store.group.MessageReader", "rillet.store.partitions.stream.PartitionedStream",
+    "rillet.store.partitions.group", "rillet.store.message.Message", "rillet.store.info_records",
     "rillet.store.stats", "rillet.opentelemetry",
     "rillet.store.arguments.policies", "rillet.store.transaction",
     "rillet.store.keys.KeyCommands", "rillet.store.types.hash.Hash", "rillet.store.types.set.Set",

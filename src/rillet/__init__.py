@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         NotSent,
         OutcomeUnknown,
         OutOfMemory,
+        PartitionMismatch,
         PendingMessages,
         ProtocolError,
         ReadOnly,
@@ -93,6 +94,8 @@ if TYPE_CHECKING:
         AsyncString,
         AsyncSubscription,
     )
+    from rillet.store.aio.partitions.group import AsyncPartitionedConsumer, AsyncPartitionedGroup
+    from rillet.store.aio.partitions.stream import AsyncPartitionedStream
     from rillet.store.arguments.encoding import IDLike
     from rillet.store.arguments.positions import Position
     from rillet.store.channels import ChannelMessage, Subscription
@@ -104,6 +107,8 @@ if TYPE_CHECKING:
     from rillet.store.info_records import ConsumerInfo, GroupInfo, OrderedKey, PendingEntry, PendingSummary
     from rillet.store.message import Message
     from rillet.store.opening import connect, open
+    from rillet.store.partitions.group import PartitionedConsumer, PartitionedGroup, PartitionedGroupInfo
+    from rillet.store.partitions.stream import PartitionedStream
     from rillet.store.sharing.serving import StoreServer
     from rillet.store.stats import GroupStats, StoreStats, StreamMemory, StreamStats, Waiting
     from rillet.store.store import Store
@@ -126,8 +131,8 @@ _ERRORS = """
     Busy BusyGroup BusyKey ChangesLost ClusterDown CommandError Corrupt ExecAbort IncompatibleOwner InvalidEntry
     InvalidID InvalidObj InvalidValue LeaseLost Loading LogCorrupt MasterDown Misconf MissingExtra ModuleFailure
     NestedCall NewerFormat NoAuth NoGroup NoPerm NoProto NoReplicas NoScript NotAStore NotBusy NotSent OutOfMemory
-    OutcomeUnknown PendingMessages ProtocolError ReadOnly Redirect RilletError StoreBusy StoreClosed StoreError
-    StoreTimeout TransactionConflict TryAgain Unblocked Unkillable UnknownTimeout WrongPass WrongType
+    OutcomeUnknown PartitionMismatch PendingMessages ProtocolError ReadOnly Redirect RilletError StoreBusy StoreClosed
+    StoreError StoreTimeout TransactionConflict TryAgain Unblocked Unkillable UnknownTimeout WrongPass WrongType
 """
 _AIO = """
     AsyncArray AsyncBitmap AsyncConsumer AsyncCounter AsyncGeo AsyncGroup AsyncHash AsyncHyperLogLog AsyncList
@@ -164,6 +169,13 @@ _HOMES = {
     "OrderedKey": "rillet.store.info_records",
     "PendingEntry": "rillet.store.info_records",
     "PendingSummary": "rillet.store.info_records",
+    "AsyncPartitionedConsumer": "rillet.store.aio.partitions.group",
+    "AsyncPartitionedGroup": "rillet.store.aio.partitions.group",
+    "AsyncPartitionedStream": "rillet.store.aio.partitions.stream",
+    "PartitionedConsumer": "rillet.store.partitions.group",
+    "PartitionedGroup": "rillet.store.partitions.group",
+    "PartitionedGroupInfo": "rillet.store.partitions.group",
+    "PartitionedStream": "rillet.store.partitions.stream",
     "Recovery": "rillet.host.recovery",
     "StoreServer": "rillet.store.sharing.serving",
     "GroupStats": "rillet.store.stats",
@@ -201,6 +213,9 @@ __all__ = [
     "AsyncList",
     "AsyncMessage",
     "AsyncMultiConsumer",
+    "AsyncPartitionedConsumer",
+    "AsyncPartitionedGroup",
+    "AsyncPartitionedStream",
     "AsyncReplica",
     "AsyncSet",
     "AsyncSortedSet",
@@ -265,6 +280,11 @@ __all__ = [
     "OrderedKey",
     "OutOfMemory",
     "OutcomeUnknown",
+    "PartitionMismatch",
+    "PartitionedConsumer",
+    "PartitionedGroup",
+    "PartitionedGroupInfo",
+    "PartitionedStream",
     "PendingEntry",
     "PendingMessages",
     "PendingSummary",

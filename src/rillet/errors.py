@@ -23,6 +23,7 @@
         ├── ChangesLost        a consumer's changes are no longer held; has `after` and `position`
         ├── PendingMessages    the consumer to delete has pending messages
         ├── LeaseLost          messages no longer belong to their consumer; has `ids`
+        ├── PartitionMismatch  a partitioned stream has another number of partitions, or another field
         ├── TransactionConflict  another client changed a watched key
         └── NestedCall         a signal handler called the store while the engine ran a command of the same thread
 
@@ -332,6 +333,10 @@ class LeaseLost(StoreError):
     def __init__(self, text: str, ids: list[Any]) -> None:
         super().__init__(text)
         self.ids = ids
+
+
+class PartitionMismatch(StoreError):
+    """A partitioned stream is missing, has another number of partitions or another field, or lacks one of its keys."""
 
 
 class MissingExtra(StoreError, ModuleNotFoundError):

@@ -13,6 +13,14 @@ from typing import Any, TypeVar
 import pytest
 
 import rillet
+from rillet import (
+    AsyncPartitionedConsumer,
+    AsyncPartitionedGroup,
+    AsyncPartitionedStream,
+    PartitionedConsumer,
+    PartitionedGroup,
+    PartitionedStream,
+)
 from rillet.store import aio
 from rillet.store.aio.group import AsyncMessageReader
 from rillet.store.aio.script import AsyncScript, AsyncStoredFunction
@@ -29,6 +37,9 @@ PAIRS: dict[type, type] = {
     MessageReader: AsyncMessageReader,
     Script: AsyncScript,
     StoredFunction: AsyncStoredFunction,
+    PartitionedConsumer: AsyncPartitionedConsumer,
+    PartitionedGroup: AsyncPartitionedGroup,
+    PartitionedStream: AsyncPartitionedStream,
 }
 NAMES = {synchronous.__name__: twin.__name__ for synchronous, twin in PAIRS.items()}
 
@@ -56,12 +67,15 @@ ADDED = {
 }
 # Methods that run no command, and so are the same in both.
 PLAIN = {
-    "Store": {"array", "bitmap", "counter", "function", "geo", "hash", "hyperloglog", "list", "redis_async", "script",
-              "set", "stream", "string", "transaction", "zset"},
+    "Store": {"array", "bitmap", "counter", "function", "geo", "hash", "hyperloglog", "list", "partitioned",
+              "redis_async", "script", "set", "stream", "string", "transaction", "zset"},
     "Stream": {"entries_of", "read_command"},
     "Group": {"consumer", "pending_command"},
     "Consumer": {"claim_command", "messages_of", "parts", "read_command"},
     "MultiConsumer": {"parts"},
+    "PartitionedConsumer": {"parts"},
+    "PartitionedGroup": {"consumer", "created", "part"},
+    "PartitionedStream": {"group"},
     "MessageReader": {"parts"},
     "Message": {"get", "items", "keys", "values"},
 }  # fmt: skip

@@ -5,6 +5,9 @@
     rillet:ordered:{TAG}STREAM:GROUP     the order by key (rillet.store.order_steps), a hash; its two sorted sets are
     rillet:lanes:{TAG}STREAM:GROUP       the messages of each key, and
     rillet:turns:{TAG}STREAM:GROUP       the time from which each key may be taken, in microseconds since 1970
+    rillet:partitions:{TAG}NAME          a hash: the form of a partitioned stream (rillet.store.partitions)
+    rillet:consumers:{TAG}NAME:GROUP     a hash: the consumers of its group, and their partitions
+    rillet:owner:{TAG}STREAM:GROUP       a string: the token of the consumer that reads this partition
 
 **Slots.** A script moves entries between a helper key and its stream, so both must be in the same slot of a cluster,
 for any name. TAG is the stream's hash tag. A name without a hash tag is its own TAG, unless it is empty or contains
@@ -15,6 +18,7 @@ The names are unambiguous: TAG contains no "}", and ":" and "%" in a group's nam
 The first two also contain an empty member with the score +inf. So the key remains when nothing waits, and consumers see
 from it that delays are in use and that they must look often. Nothing creates one of them before the first delayed
 entry, retry or extended lease. The keys of the order exist only while messages of a loop with order_by are pending.
+Those of a partitioned stream are created by its first use.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ from itertools import count
 
 DELAYED, RETRIES = b"rillet:delayed:{", b"rillet:retries:{"
 ORDERED, LANES, TURNS = b"rillet:ordered:{", b"rillet:lanes:{", b"rillet:turns:{"
+PARTITIONS, CONSUMERS, OWNER = b"rillet:partitions:{", b"rillet:consumers:{", b"rillet:owner:{"
 _SLOTS = 16384
 
 
@@ -52,6 +57,22 @@ def _place(stream: bytes, group: bytes) -> bytes:
     return _tag(stream) + b"}" + stream + b":" + name
 
 
+def partitions_key(name: bytes) -> bytes:
+    """Return the key of the form of a partitioned stream."""
+    return PARTITIONS + _tag(name) + b"}" + name
+
+
+def consumers_key(name: bytes, group: bytes) -> bytes:
+    """Return the key of the consumers of a group of a partitioned stream."""
+    return CONSUMERS + _place(name, group)
+
+
+@lru_cache(1024)
+def owner_key(stream: bytes, group: bytes) -> bytes:
+    """Return the key of the token with which a group reads one partition."""
+    return OWNER + _place(stream, group)
+
+
 @lru_cache(1024)
 def _tag(stream: bytes) -> bytes:
     """Return a text without "}" whose slot is the stream's (cluster.c, keyHashSlot)."""
@@ -66,4 +87,7 @@ def _tag(stream: bytes) -> bytes:
     return next(tag for tag in (b"%d" % number for number in count()) if crc_hqx(tag, 0) % _SLOTS == slot)
 
 
-__all__ = ["DELAYED", "LANES", "ORDERED", "RETRIES", "TURNS", "delayed_key", "order_keys", "retries_key"]
+__all__ = [
+    "CONSUMERS", "DELAYED", "LANES", "ORDERED", "OWNER", "PARTITIONS", "RETRIES", "TURNS", "consumers_key",
+    "delayed_key", "order_keys", "owner_key", "partitions_key", "retries_key",
+]  # fmt: skip

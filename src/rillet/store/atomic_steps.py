@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rillet.keyspace.helper_keys import delayed_key, order_keys, retries_key
+from rillet.keyspace.helper_keys import delayed_key, order_keys, owner_key, retries_key
 
 if TYPE_CHECKING:
     from rillet.store.prefetch import GroupLike
@@ -173,17 +173,19 @@ for i = 6 + options, #ARGV do
 end
 return kept
 """)
-# KEYS: stream, retries, and those of the order if there is one. ARGV: group, consumer, 'renew', 'ack', 'nack', 'at' or
-# 'in', milliseconds or for 'ack' a policy and for 'nack' a mode and a count, turn (end_of), then IDs with their
-# deliveries. Returns the IDs that no longer belong to the consumer.
+# KEYS: stream, retries, and those of the order if there is one, or for a partition the key of its owner. ARGV: group,
+# consumer, 'renew', 'ack', 'nack', 'at' or 'in', milliseconds or for 'ack' a policy and for 'nack' a mode and a count,
+# turn (end_of) or the token of the partition's owner, then IDs with their deliveries. Returns the IDs that no longer
+# belong to the consumer. The new owner of a partition leaves messages on hold to the earlier one.
 _LEASE = _both(b"""
 local due = tonumber(ARGV[4])
 if ARGV[3] == 'in' then due = due + time[1] * 1000 + math.ceil(time[2] / 1000) end
-local lost = {}
+local lost, owns = {}, order or not KEYS[3] or redis.call('GET', KEYS[3]) == ARGV[5]
 for i = 6, #ARGV, 2 do
   local id, deliveries = ARGV[i], tonumber(ARGV[i + 1])
   local row = redis.call('XPENDING', KEYS[1], ARGV[1], id, id, 1, ARGV[2])[1]
-  if not row or (row[4] ~= deliveries and row[4] ~= deliveries - 1) then
+  local held = not owns and tonumber(redis.call('ZSCORE', KEYS[2], id) or nil)
+  if not row or (row[4] ~= deliveries and row[4] ~= deliveries - 1) or not (owns or held and held > now) then
     lost[#lost + 1] = id
   elseif ARGV[3] == 'ack' then
     if ARGV[4] == '' then
@@ -293,7 +295,7 @@ def evaluate(source: bytes, keys: Sequence[bytes], *args: bytes) -> list[bytes]:
     return [b"EVAL", source, b"%d" % len(keys), *keys, *args]
 
 
-def _keys(group: GroupLike) -> tuple[bytes, bytes]:
+def _keys(group: GroupLike) -> tuple[bytes, ...]:
     return group.stream.key, retries_key(group.stream.key, group.key)
 
 
@@ -356,6 +358,9 @@ def lease(group: GroupLike, consumer: bytes, action: bytes, messages: Sequence[A
     more = b"%d" % detail if isinstance(detail, int) else detail
     words = [word for one in messages for word in (one.raw_id, b"%d" % one.deliveries)]
     turn = messages[0].turn
+    if group.token is not None:
+        keys = (*_keys(group), owner_key(group.stream.key, group.key))
+        return evaluate(_LEASE[0], keys, group.key, consumer, action, more, group.token, *words)
     args = group.key, consumer, action, more, turn or b"", *words
     return _perhaps_in_order(_LEASE, group, turn is not None, *args)
 

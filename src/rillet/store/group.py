@@ -49,7 +49,7 @@ from rillet.store.arguments.slots import by_slot
 from rillet.store.atomic_steps import collect, delete_consumer, lease, release
 from rillet.store.command_steps import Commands, drive, run_step
 from rillet.store.delays import Backoff, Retry, retries_of, waiting_command
-from rillet.store.delivery import counted, delivery, new_messages_of, read_commands, read_options, valued
+from rillet.store.delivery import Steps, counted, delivery, new_messages_of, read_commands, read_options, valued
 from rillet.store.delivery_options import STOP_CHECK, DeliveryOptions, End, Stop
 from rillet.store.entry import T, stream_part
 from rillet.store.info_records import (
@@ -63,7 +63,9 @@ from rillet.store.info_records import (
     pending_of,
     summary_of,
 )
+from rillet.store.leases import Leases
 from rillet.store.message import Message, lost_leases, new_messages, old_messages
+from rillet.store.prefetch import Prefetched
 from rillet.store.retries import PATIENCE
 from rillet.store.transports.transport import NOT_READY
 from rillet.store.typed.forms import RaisingIterator
@@ -83,7 +85,8 @@ class Group(Generic[T]):
     start, entries_read: the position of a group that `create` or the first read creates; see Stream.group.
     """
 
-    __slots__ = ("stream", "name", "key", "store", "start", "entries_read", "has_retries", "in_order", "_creates")
+    __slots__ = ("stream", "name", "key", "store", "start", "entries_read", "has_retries", "in_order", "token",
+                 "_creates")  # fmt: skip
 
     def __init__(
         self, stream: Stream[T], name: str | bytes, start: Position = "0", entries_read: int | None = None,
@@ -94,6 +97,7 @@ class Group(Generic[T]):
         self.entries_read = entries_read
         self.has_retries = False  # whether messages of the group are known to wait for a retry (rillet.store.delays)
         self.in_order = False  # whether a loop with order_by reads the group through this object
+        self.token: bytes | None = None  # of a partition's owner (rillet.store.partitions)
         self._creates = create  # whether the next read or claim creates a missing group
         self.store: Store = stream.store
         self.key = encode_name(name, "name")
@@ -138,6 +142,7 @@ class Group(Generic[T]):
                 lost += [message for message in some if message.raw_id in gone]
                 for message in some:
                     message.settled = True
+                    message.released = message.raw_id in gone
         if lost:
             raise lost_leases(lost)
         return acknowledged + len(fenced)
@@ -161,6 +166,8 @@ class Group(Generic[T]):
     def _nack_messages(self, messages: Sequence[Message[Any]], mode: str, deliveries: int | None) -> int:
         """Release messages of consumers as `nack` does; LeaseLost for messages of an order by key that were lost."""
         others = [_settled_id(message) for message in messages if message.turn is None]
+        for message in messages:
+            message.released = True
         released = self.nack(*others, mode=mode, deliveries=deliveries) if others else 0
         ordered = [message for message in messages if message.turn is not None]
         for message in ordered:
@@ -457,13 +464,20 @@ class MessageReader(Generic[T]):
             return RaisingIterator(self._handed_out(options))
         return self._handed_out(options)
 
+    def _loop(self, options: DeliveryOptions) -> tuple[Prefetched, Leases]:
+        """Return what a loop over messages() keeps between its commands."""
+        return options.prefetched(self.key), options.leases(self.key)
+
+    def _steps(self, options: DeliveryOptions, end: End, prefetched: Prefetched, leases: Leases) -> Steps[None]:
+        """Return the commands of a loop over messages()."""
+        return delivery(self.parts(), options, end, prefetched, leases)
+
     def _handed_out(self, options: DeliveryOptions) -> Iterator[Any]:
         end = End(options)
-        prefetched = options.prefetched(self.key)
-        leases = options.leases(self.key)
+        prefetched, leases = self._loop(options)
         beat = options.beat(self.store, leases)
         self.store._loops.add(prefetched)
-        steps = delivery(self.parts(), options, end, prefetched, leases)
+        steps = self._steps(options, end, prefetched, leases)
         reply: Any = None
         failure: CommandError | None = None
         try:
@@ -488,7 +502,7 @@ class MessageReader(Generic[T]):
                         # What the command delivered is pending for this consumer: begin again with the pending ones.
                         steps.close()
                         prefetched.clear()
-                        steps = delivery(self.parts(), options, end, prefetched, leases)
+                        steps = self._steps(options, end, prefetched, leases)
                     except CommandError as error:
                         failure = error
                     continue

@@ -27,7 +27,7 @@ class Message(Entry[T]):
     between the delivery before and this one; 0 for a new message; None unless `read(claim_idle=...)` returned it.
     """
 
-    __slots__ = ("consumer", "deliveries", "fenced", "group", "idle_ms", "settled", "turn")
+    __slots__ = ("consumer", "deliveries", "fenced", "group", "idle_ms", "released", "settled", "turn")
 
     def __init__(self, raw_id: bytes, flat: list[bytes], group: Group[T], idle_ms: int | None = None,
                  deliveries: int = 1, consumer: bytes = b"") -> None:  # fmt: skip
@@ -41,6 +41,7 @@ class Message(Entry[T]):
         self.settled = False  # whether an acknowledgement, a release or a retry was sent
         self.fenced = False  # whether an acknowledgement checks that the message still belongs to the consumer
         self.turn: bytes | None = None  # with order_by, the lease (rillet.store.order_steps)
+        self.released = False  # whether it was given back: later messages of a partition wait for it
 
     def _untyped(self) -> Any:
         if self.group.stream.form is None:
@@ -77,7 +78,7 @@ class Message(Entry[T]):
             return True
         if self.fenced:
             self._lease(b"renew", b"")
-        self.settled = True
+        self.settled = self.released = True
         return self.group.nack(self.raw_id, mode=mode, deliveries=deliveries) == 1
 
     def retry(self, delay: Seconds | None = None, *, at: datetime | None = None) -> None:
@@ -88,7 +89,7 @@ class Message(Entry[T]):
         """
         kind, ms = due_time(delay, at)
         self._lease(kind, ms)
-        self.settled = True
+        self.settled = self.released = True
 
     def extend(self, seconds: Seconds) -> None:
         """Keep the message for that many seconds from now: no consumer of rillet claims it before.
@@ -105,6 +106,7 @@ class Message(Entry[T]):
         if isinstance(detail, int):
             group.has_retries = True
         if group.store.run(lease(group, self.consumer, action, [self], detail)):
+            self.released = True
             raise lost_leases([self])
 
 

@@ -61,6 +61,7 @@ class GroupLike(Protocol):
 
     key: bytes
     has_retries: bool
+    token: bytes | None
 
     @property
     def stream(self) -> _Stream:

@@ -65,6 +65,7 @@ from rillet.store.transports.transport import (
     Transport,
     acknowledges,
     all_raised,
+    all_ready,
     raised,
     repeatable,
 )
@@ -80,6 +81,7 @@ if TYPE_CHECKING:
     from rillet.opentelemetry import Instrumentation
     from rillet.store.aio import AsyncStore
     from rillet.store.channels import Names, Subscription
+    from rillet.store.partitions.stream import PartitionedStream
     from rillet.store.sharing.serving import StoreServer
 
 Result = TypeVar("Result")
@@ -145,10 +147,14 @@ class Store(KeyCommands):
             transport = self.replacement(transport, error, retries, [argv])
         return again(self, lambda other: raised(other.execute(argv)), [argv], transport, retries, FAILURES_OF_ONE)
 
-    def run_many(self, commands: Sequence[list[bytes]], patience: float = PATIENCE) -> list[Any]:
-        """Run several commands whose arguments are bytes; see `execute_many` and `run`."""
+    def run_many(self, commands: Sequence[list[bytes]], patience: float = PATIENCE, raises: bool = True) -> list[Any]:
+        """Run several commands whose arguments are bytes; see `execute_many` and `run`.
+
+        raises: else the replies contain the errors; one is raised only if the server was not ready.
+        """
         check_lengths(self._transport, commands)
-        return patiently(self, lambda transport: all_raised(transport.execute_many(commands)), commands, patience)
+        checked = all_raised if raises else all_ready
+        return patiently(self, lambda transport: checked(transport.execute_many(commands)), commands, patience)
 
     def id_of(self, argv: list[bytes]) -> StreamID | None:
         """Run a command that replies with a stream ID or null; the fast path of `Stream.add`."""
@@ -264,6 +270,20 @@ class Store(KeyCommands):
         messages()), or the stream for such entries. See rillet.store.typed.forms.
         """
         return Stream(self, name, form_of(type, codec), checked_action(on_invalid))
+
+    def partitioned(self, name: str | bytes, partitions: int | None = None, by: str | bytes | None = None, *,
+                    type: Any = None, codec: CodecName | Codec[Any] = "fields",
+                    on_invalid: OnInvalid = "raise") -> PartitionedStream[Any]:  # fmt: skip
+        """Return the partitioned stream of that name: one stream over several keys (rillet.store.partitions).
+
+        This call writes nothing; the first use creates a missing stream, with so many partitions (1 to 1024), and `by`,
+        the field whose value selects the partition of an entry. Without both, it must exist. The first use raises
+        PartitionMismatch if the stream has another number of partitions, or another field. type, codec, on_invalid: as
+        for `stream`.
+        """
+        from rillet.store.partitions.stream import PartitionedStream
+
+        return PartitionedStream(self, name, partitions, by, form_of(type, codec), checked_action(on_invalid))
 
     def streams(self) -> list[Stream]:
         """Return all streams of the store, sorted by name. O(keys)"""

@@ -24,7 +24,7 @@ from rillet.errors import (
 )
 from rillet.keyspace.helper_keys import retries_key
 from rillet.store.aio.command_steps import drive, run_step
-from rillet.store.aio.delivery import counted, delivery, new_messages_of, read_commands, read_options, valued
+from rillet.store.aio.delivery import Steps, counted, delivery, new_messages_of, read_commands, read_options, valued
 from rillet.store.aio.message import AsyncMessage, lost_leases, new_messages, old_messages
 from rillet.store.arguments.argument_checks import flag, integer_of, one_of, whole_number
 from rillet.store.arguments.durations import Seconds, milliseconds_in
@@ -49,6 +49,8 @@ from rillet.store.info_records import (
     pending_of,
     summary_of,
 )
+from rillet.store.leases import Leases
+from rillet.store.prefetch import Prefetched
 from rillet.store.retries import PATIENCE
 from rillet.store.transports.transport import NOT_READY
 from rillet.store.typed.forms import RaisingIterator
@@ -65,7 +67,8 @@ class AsyncGroup(Generic[T]):
     start, entries_read: the position of a group that `create` or the first read creates; see AsyncStream.group.
     """
 
-    __slots__ = ("stream", "name", "key", "store", "start", "entries_read", "has_retries", "in_order", "_creates")
+    __slots__ = ("stream", "name", "key", "store", "start", "entries_read", "has_retries", "in_order", "token",
+                 "_creates")  # fmt: skip
 
     def __init__(
         self, stream: AsyncStream[T], name: str | bytes, start: Position = "0", entries_read: int | None = None,
@@ -76,6 +79,7 @@ class AsyncGroup(Generic[T]):
         self.entries_read = entries_read
         self.has_retries = False  # whether messages of the group are known to wait for a retry (rillet.store.delays)
         self.in_order = False  # whether a loop with order_by reads the group through this object
+        self.token: bytes | None = None  # of a partition's owner (rillet.store.partitions)
         self._creates = create  # whether the next read or claim creates a missing group
         self.store: AsyncStore = stream.store
         self.key = encode_name(name, "name")
@@ -120,6 +124,7 @@ class AsyncGroup(Generic[T]):
                 lost += [message for message in some if message.raw_id in gone]
                 for message in some:
                     message.settled = True
+                    message.released = message.raw_id in gone
         if lost:
             raise lost_leases(lost)
         return acknowledged + len(fenced)
@@ -143,6 +148,8 @@ class AsyncGroup(Generic[T]):
     async def _nack_messages(self, messages: Sequence[AsyncMessage[Any]], mode: str, deliveries: int | None) -> int:
         """Release messages of consumers as `nack` does; LeaseLost for messages of an order by key that were lost."""
         others = [_settled_id(message) for message in messages if message.turn is None]
+        for message in messages:
+            message.released = True
         released = await self.nack(*others, mode=mode, deliveries=deliveries) if others else 0
         ordered = [message for message in messages if message.turn is not None]
         for message in ordered:
@@ -421,13 +428,20 @@ class AsyncMessageReader(Generic[T]):
             return RaisingIterator(self._handed_out(options))
         return self._handed_out(options)
 
+    def _loop(self, options: DeliveryOptions) -> tuple[Prefetched, Leases]:
+        """Return what a loop over messages() keeps between its commands."""
+        return options.prefetched(self.key), options.leases(self.key)
+
+    def _steps(self, options: DeliveryOptions, end: End, prefetched: Prefetched, leases: Leases) -> Steps[None]:
+        """Return the commands of a loop over messages()."""
+        return delivery(self.parts(), options, end, prefetched, leases)
+
     async def _handed_out(self, options: DeliveryOptions) -> AsyncIterator[Any]:
         end = End(options)
-        prefetched = options.prefetched(self.key)
-        leases = options.leases(self.key)
+        prefetched, leases = self._loop(options)
         beat = options.beat(self.store, leases)
         self.store._loops.add(prefetched)
-        steps = delivery(self.parts(), options, end, prefetched, leases)
+        steps = self._steps(options, end, prefetched, leases)
         reply: Any = None
         failure: CommandError | None = None
         try:
@@ -452,7 +466,7 @@ class AsyncMessageReader(Generic[T]):
                         # What the command delivered is pending for this consumer: begin again with the pending ones.
                         steps.close()
                         prefetched.clear()
-                        steps = delivery(self.parts(), options, end, prefetched, leases)
+                        steps = self._steps(options, end, prefetched, leases)
                     except CommandError as error:
                         failure = error
                     continue

@@ -30,7 +30,7 @@ class AsyncMessage(Entry[T]):
     between the delivery before and this one; 0 for a new message; None unless `read(claim_idle=...)` returned it.
     """
 
-    __slots__ = ("consumer", "deliveries", "fenced", "group", "idle_ms", "settled", "turn")
+    __slots__ = ("consumer", "deliveries", "fenced", "group", "idle_ms", "released", "settled", "turn")
 
     def __init__(self, raw_id: bytes, flat: list[bytes], group: AsyncGroup[T], idle_ms: int | None = None,
                  deliveries: int = 1, consumer: bytes = b"") -> None:  # fmt: skip
@@ -44,6 +44,7 @@ class AsyncMessage(Entry[T]):
         self.settled = False  # whether an acknowledgement, a release or a retry was sent
         self.fenced = False  # whether an acknowledgement checks that the message still belongs to the consumer
         self.turn: bytes | None = None  # with order_by, the lease (rillet.store.order_steps)
+        self.released = False  # whether it was given back: later messages of a partition wait for it
 
     def _untyped(self) -> Any:
         if self.group.stream.form is None:
@@ -80,7 +81,7 @@ class AsyncMessage(Entry[T]):
             return True
         if self.fenced:
             await self._lease(b"renew", b"")
-        self.settled = True
+        self.settled = self.released = True
         return await self.group.nack(self.raw_id, mode=mode, deliveries=deliveries) == 1
 
     async def retry(self, delay: Seconds | None = None, *, at: datetime | None = None) -> None:
@@ -91,7 +92,7 @@ class AsyncMessage(Entry[T]):
         """
         kind, ms = due_time(delay, at)
         await self._lease(kind, ms)
-        self.settled = True
+        self.settled = self.released = True
 
     async def extend(self, seconds: Seconds) -> None:
         """Keep the message for that many seconds from now: no consumer of rillet claims it before.
@@ -108,6 +109,7 @@ class AsyncMessage(Entry[T]):
         if isinstance(detail, int):
             group.has_retries = True
         if await group.store.run(lease(group, self.consumer, action, [self], detail)):
+            self.released = True
             raise lost_leases([self])
 
 

@@ -24,6 +24,7 @@ from rillet.store.arguments.argument_limits import UNLIMITED, check_lengths
 from rillet.store.arguments.encoding import decode, encode_name, longest, parse_id
 from rillet.store.async_retries import again_async, patiently_async
 from rillet.store.channels import Names
+from rillet.store.codecs import Codec
 from rillet.store.prefetch import Prefetched
 from rillet.store.retries import FAILURES_OF_ONE, PATIENCE, Retries
 from rillet.store.sharing.serving import StoreServer
@@ -33,7 +34,9 @@ from rillet.store.transports.cluster import ClusterTransport
 from rillet.store.transports.connected import ServerTransport
 from rillet.store.transports.in_process import InProcessTransport
 from rillet.store.transports.task_threads import in_thread, in_thread_of
-from rillet.store.transports.transport import Transport, all_raised, raised
+from rillet.store.transports.transport import Transport, all_raised, all_ready, raised
+from rillet.store.typed.form_choice import form_of
+from rillet.store.typed.forms import CodecName, OnInvalid, checked_action
 from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:
@@ -41,6 +44,8 @@ if TYPE_CHECKING:
 
     from redis.asyncio import Redis as AsyncRedis
 
+    from rillet.store.aio.partitions.stream import AsyncPartitionedStream
+    from rillet.store.aio.store import AsyncStore
     from rillet.store.store import Store
 
 P = ParamSpec("P")
@@ -86,12 +91,17 @@ class AsyncRunner:
         """The loops over messages(), of both APIs."""
         return self.synchronous._loops
 
-    async def run_many(self, commands: Sequence[list[bytes]], patience: float = PATIENCE) -> list[Any]:
-        """Run several commands whose arguments are bytes; see `execute_many` and `run`."""
+    async def run_many(self, commands: Sequence[list[bytes]], patience: float = PATIENCE,
+                       raises: bool = True) -> list[Any]:  # fmt: skip
+        """Run several commands whose arguments are bytes; see `execute_many` and `run`.
+
+        raises: else the replies contain the errors; one is raised only if the server was not ready.
+        """
         check_lengths(self.synchronous.transport, commands)
+        checked = all_raised if raises else all_ready
 
         async def attempt(transport: Transport) -> list[Any]:
-            return all_raised(await self._execute_many(transport, commands))
+            return checked(await self._execute_many(transport, commands))
 
         return await patiently_async(self.synchronous, attempt, commands, patience)
 
@@ -120,6 +130,15 @@ class AsyncRunner:
         return in_thread(transport.execute_many, commands)
 
     # -- keys ------------------------------------------------------------------------------------------
+
+    def partitioned(self, name: str | bytes, partitions: int | None = None, by: str | bytes | None = None, *,
+                    type: Any = None, codec: CodecName | Codec[Any] = "fields",
+                    on_invalid: OnInvalid = "raise") -> AsyncPartitionedStream[Any]:  # fmt: skip
+        """Return the partitioned stream of that name; see Store.partitioned."""
+        from rillet.store.aio.partitions.stream import AsyncPartitionedStream
+
+        store = cast("AsyncStore", self)
+        return AsyncPartitionedStream(store, name, partitions, by, form_of(type, codec), checked_action(on_invalid))
 
     async def keys(self, pattern: str = "*", kind: str | None = None) -> AsyncIterator[str]:
         """Yield the keys that match a glob; `kind` selects a type, such as "stream" or "string" (SCAN).

@@ -164,6 +164,12 @@ def all_raised(replies: list[Any]) -> list[Any]:
     return replies
 
 
+def all_ready(replies: list[Any]) -> list[Any]:
+    """Return replies, with their errors; NotReady if the server executed none because it was not ready."""
+    check_ready(replies)
+    return replies
+
+
 def errors_among(replies: Sequence[Any]) -> list[tuple[int, CommandError]]:
     """Return the error replies with their positions in the list."""
     return [(place, reply) for place, reply in enumerate(replies) if isinstance(reply, CommandError)]

@@ -1,0 +1,1 @@
+"""The asyncio form of rillet.store.partitions."""

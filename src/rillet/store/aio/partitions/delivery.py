@@ -1,0 +1,141 @@
+"""The asyncio form of rillet.store.partitions.delivery.
+
+Made from store/partitions/delivery.py by `python -m tools.make_aio`; edit that file, then run the command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rillet.errors import NoGroup
+from rillet.real_time import monotonic
+from rillet.store.aio.delivery import Steps, _collect, _discard, _hand_out
+from rillet.store.aio.message import AsyncMessage, new_messages, old_messages
+from rillet.store.arguments.encoding import decode
+from rillet.store.command_steps import Commands
+from rillet.store.delivery import Collection, Loop
+from rillet.store.delivery_options import DeliveryOptions, End
+from rillet.store.leases import Leases
+from rillet.store.partitions import scripts
+from rillet.store.partitions.layout import SEALED
+from rillet.store.partitions.share import HOLD, Partition, PartitionPrefetched, Share
+from rillet.store.partitions.upkeep import advanced
+from rillet.store.prefetch import Pace
+
+if TYPE_CHECKING:
+    from rillet.store.aio.partitions.group import AsyncPartitionedConsumer
+
+
+def partition_delivery(reader: AsyncPartitionedConsumer[Any], options: DeliveryOptions, end: End,
+                       prefetched: PartitionPrefetched, leases: Leases) -> Steps[None]:  # fmt: skip
+    """Yield commands, receive their replies with send(), and yield tuples of messages, and InvalidEntry, to raise."""
+    share = prefetched.share
+    share.began()
+    loop = Loop(options, end, prefetched, leases)
+    silent = Collection(options)
+    pace = options.pace()
+    joins = True
+    yield from reader.group.stream.opened()  # checks the number of partitions
+    while not end.requested():
+        if share.due():
+            yield from _balanced(reader, share, joins)
+            joins = False
+        if silent.due():
+            for part in share.in_turn():  # their messages are this consumer's already
+                yield from _collect(part.consumer, options)
+        found = False
+        for part in share.in_turn():
+            found = (yield from _served(part, share, loop, pace)) or found
+            if end.requested() or share.due():
+                break
+        if found or share.due():
+            continue
+        if end.expired() or options.stop_when_empty:
+            return
+        several = reader.store.transport.clustered
+        share.woke((yield share.wait(reader.store, end.block())), several)
+
+
+def _balanced(reader: AsyncPartitionedConsumer[Any], share: Share, joins: bool) -> Commands[None]:
+    """Renew the lease; give partitions back, and take others; begin the next epoch if this one is done."""
+    again = True
+    while again:
+        began = monotonic()
+        reply = yield share.balance(joins)
+        if reply is None:
+            if not reader.group.creates:
+                raise NoGroup(f"No such key '{decode(share.name)}' or consumer group '{decode(share.group)}'")
+            yield from reader.group.created()
+            continue
+        joins = False
+        again = share.balanced(reply, began)
+        if share.finished and share.current > share.epoch:
+            yield from advanced(share.name, share.group, share.epoch)
+            again = True
+
+
+def _served(part: Partition, share: Share, loop: Loop, pace: Pace) -> Steps[bool]:
+    """Hand out messages of a partition; return whether there were any."""
+    if part.behind is not None:
+        found = (yield from _resumed(part, share, loop)) if monotonic() >= part.until else False
+        if found or part.behind is not None:
+            return found
+    if not part.ready:
+        return False
+    yield from loop.prefetched.count_handed()
+    group = part.consumer.group
+    reply = yield scripts.read(part.key, group.key, share.consumer, part.token, pace.size)
+    if reply[0] == 0:
+        share.lost(part)
+        return False
+    rows = reply[1]
+    if rows:
+        part.after = rows[-1][0]
+        pace.began()
+        yield from loop.prefetched.fill(new_messages(rows, part.consumer), loop.options.batch or 1)
+        yield from _hand_out(share.consumer, loop)
+        pace.handled(len(rows))
+        return True
+    part.ready = False
+    part.after = reply[2]
+    if part.after == SEALED and reply[3] == 0:
+        share.done(part)
+    return False
+
+
+def _resumed(part: Partition, share: Share, loop: Loop) -> Steps[bool]:
+    """Hand out the next pending messages of a partition; return whether there were any."""
+    options = loop.options
+    assert part.behind is not None
+    yield from loop.prefetched.count_handed()
+    reply = yield scripts.resume(part.key, part.consumer.group.key, share.consumer, part.token, part.behind,
+                                 options.batch or 1, options.max_deliveries)  # fmt: skip
+    if reply[0] == 0:
+        share.lost(part)
+        return False
+    _, wait, last, rows = reply
+    if last:
+        part.behind = b"(" + last
+    elif wait < 0:
+        part.behind, part.ready = None, True
+    if wait >= 0:
+        part.until = monotonic() + min(HOLD, wait / 1000 + 0.001)
+    messages = _messages(part, rows)
+    for message, row in zip(list(messages), rows, strict=True):
+        if row[2]:
+            messages.remove(message)
+            yield from _discard(message, options)
+    yield from loop.prefetched.fill(messages, len(messages))
+    yield from _hand_out(share.consumer, loop)
+    return bool(last)
+
+
+def _messages(part: Partition, rows: Sequence[Any]) -> list[AsyncMessage[Any]]:
+    messages = old_messages([row[0] for row in rows], part.consumer)
+    for message, row in zip(messages, rows, strict=True):
+        message.deliveries = row[1]
+    return messages
+
+
+__all__ = ["partition_delivery"]

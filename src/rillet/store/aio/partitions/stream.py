@@ -1,0 +1,256 @@
+"""The asyncio form of rillet.store.partitions.stream: AsyncPartitionedStream.
+
+Made from store/partitions/stream.py by `python -m tools.make_aio`; edit that file, then run the command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from typing import TYPE_CHECKING, Any, Generic
+
+from rillet.errors import CommandError
+from rillet.store.aio.command_steps import drive
+from rillet.store.aio.partitions.group import AsyncPartitionedGroup
+from rillet.store.aio.stream import AsyncStream
+from rillet.store.arguments.argument_checks import flag, items_of, whole_number
+from rillet.store.arguments.encoding import decode, encode_name, find_field, parse_id
+from rillet.store.arguments.policies import add_arguments
+from rillet.store.arguments.positions import Position, encode_position
+from rillet.store.command_steps import Commands
+from rillet.store.entry import Entry, T
+from rillet.store.partitions.layout import MOST_PARTITIONS, Layout, is_sealed
+from rillet.store.partitions.stream import _Merge
+from rillet.store.partitions.upkeep import deleted, described, drained, finished, missing_key, opened, repartitioned
+from rillet.store.stats import StoreStats
+from rillet.store.stream import BATCH
+from rillet.store.transports.transport import raised
+from rillet.store.typed.forms import Form, OnInvalid
+from rillet.types.stream.id import StreamID
+
+if TYPE_CHECKING:
+    from rillet.store.aio.store import AsyncStore
+
+
+class AsyncPartitionedStream(Generic[T]):
+    """A partitioned stream of the store. Its name is not a key: each partition is an ordinary stream.
+
+    expected: the number of partitions that the program passed; field: its `by`. None accepts those of the store.
+    """
+
+    __slots__ = ("store", "name", "key", "form", "on_invalid", "expected", "field", "_layout", "_typed")
+
+    def __init__(self, store: AsyncStore, name: str | bytes, partitions: int | None = None,
+                 by: str | bytes | None = None, form: Form[T] | None = None,
+                 on_invalid: OnInvalid = "raise") -> None:  # fmt: skip
+        self.store = store
+        self.key = encode_name(name, "name")
+        self.name = decode(self.key)
+        self.form = form
+        self.on_invalid = on_invalid
+        self.expected = None if partitions is None else whole_number(partitions, "partitions", 1, MOST_PARTITIONS)
+        self.field = None if by is None else encode_name(by, "by")
+        self._layout: Layout | None = None
+        self._typed: AsyncStream[T] = AsyncStream(store, self.key, form, on_invalid)  # encodes and decodes entries
+
+    # -- writing -------------------------------------------------------------------------------------
+
+    async def add(self, fields: T, *, maxlen: int | None = None, minid: Position | None = None,
+                  approximate: bool = True, limit: int | None = None) -> StreamID:  # fmt: skip
+        """Append an entry to its partition and return its ID there (XADD). O(fields)
+
+        ValueError if it lacks the `by` field. maxlen, minid, approximate, limit: trim the partition; see Stream.add.
+        """
+        options = add_arguments(False, None, maxlen, minid, approximate, limit)
+        while True:
+            layout = await self._current()
+            argv = self._command(layout, options, fields)
+            try:
+                made = await self.store.id_of(argv)
+            except CommandError as error:
+                if not is_sealed(error):
+                    raise
+                made = None
+            if made is not None:
+                return made
+            await self._follow(layout)
+
+    async def add_many(self, entries: Iterable[T], *, batch: int = BATCH, maxlen: int | None = None,
+                       minid: Position | None = None, approximate: bool = True,
+                       limit: int | None = None) -> list[StreamID]:  # fmt: skip
+        """Append entries to their partitions and return their IDs, in the same order.
+
+        Each batch is one exchange. An entry without the `by` field raises ValueError before its batch is sent. If an
+        entry is rejected, the other entries of its batch are added, and the error is raised.
+        """
+        options = add_arguments(False, None, maxlen, minid, approximate, limit)
+        batch = whole_number(batch, "batch", 1)
+        ids: list[StreamID] = []
+        waiting: list[T] = []
+        for fields in items_of(entries, "entries", "entries"):
+            waiting.append(fields)
+            if len(waiting) >= batch:
+                ids += await self._send(options, waiting)
+                waiting = []
+        return ids + await self._send(options, waiting)
+
+    async def _send(self, options: list[bytes], entries: list[T]) -> list[StreamID]:
+        """Append a batch; what a sealed partition refuses is added to the next epoch, in its order."""
+        made: dict[int, StreamID] = {}
+        problem: CommandError | None = None
+        left = list(enumerate(entries))
+        while left:
+            layout = await self._current()
+            commands = [self._command(layout, options, fields) for _, fields in left]
+            replies = await self.store.run_many(commands, raises=False)
+            refused = []
+            for item, reply in zip(left, replies, strict=True):
+                if reply is None or is_sealed(reply):
+                    refused.append(item)
+                elif isinstance(reply, CommandError):
+                    problem = problem or reply
+                else:
+                    made[item[0]] = parse_id(reply)
+            left = refused
+            if left:
+                await self._follow(layout)
+        raised(problem)
+        return [made[place] for place in sorted(made)]
+
+    def _command(self, layout: Layout, options: list[bytes], fields: T) -> list[bytes]:
+        """Return the XADD of an entry; ValueError if it lacks the `by` field."""
+        argv = [b"XADD", b"", *options, b"*"]
+        head = len(argv)
+        self._typed._append(argv, fields)
+        value: Any = find_field(argv[head:], layout.by)
+        if value is None:
+            raise ValueError(
+                f"an entry of the partitioned stream {self.name!r} needs the field {decode(layout.by)!r}, which "
+                f"selects its partition: {fields!r:.200}"
+            )
+        argv[1] = layout.key_for(value)
+        return argv
+
+    # -- the form ------------------------------------------------------------------------------------
+
+    async def layout(self) -> Layout:
+        """Return the description of the stream, as it is now in the store; create a missing stream."""
+        return await drive(self.store, self.refreshed())
+
+    def opened(self) -> Commands[Layout]:
+        """Return the last description that is known; the first call reads and checks it, and creates a missing stream.
+
+        So a program goes on when another one changes the number of partitions.
+        """
+        if self._layout is None:
+            self._layout = yield from opened(self.key, self.expected, self.field)
+        return self._layout
+
+    def refreshed(self) -> Commands[Layout]:
+        """Return the description as it is now."""
+        if self._layout is not None:
+            self._layout = yield from described(self.key)
+            if self._layout is not None and self._layout.epoch == 0:
+                self._layout = None
+        return (yield from self.opened())
+
+    async def _current(self) -> Layout:
+        layout = self._layout
+        if layout is None:
+            layout = await drive(self.store, self.opened())
+        return layout
+
+    async def _follow(self, before: Layout) -> None:
+        """Read the description again after a key refused an entry; finish a change that is under way."""
+        found = await drive(self.store, described(self.key))
+        if found is not None and found.next:
+            found = await drive(self.store, finished(found))
+        if found is not None and found.epoch == before.epoch and found.partitions == before.partitions:
+            raise missing_key(found)
+        self._layout = found  # None: everything was deleted, and the next call creates the stream
+
+    async def repartition(self, partitions: int) -> None:
+        """Change the number of partitions. A call that is killed is continued by the next one, and by any writer.
+
+        Later entries go to new keys. Nothing is copied: each group handles what is in the old keys first. See
+        `delete_drained`. O(partitions)
+        """
+        number = whole_number(partitions, "partitions", 1, MOST_PARTITIONS)
+        await self._current()
+        self._layout = await drive(self.store, repartitioned(self.key, number))
+        self.expected = None if self.expected is None else number
+
+    async def delete_drained(self) -> int:
+        """Delete the keys of earlier partitions that every group has handled; return how many keys. O(entries)
+
+        Without a group, it deletes nothing.
+        """
+        return await drive(self.store, drained(self.key))
+
+    async def delete(self) -> int:
+        """Delete the stream, with its groups; return how many keys of partitions it had. O(entries)"""
+        self._layout = None
+        return await drive(self.store, deleted(self.key))
+
+    async def partitions(self) -> list[AsyncStream[T]]:
+        """Return the stream of each partition that receives entries: ordinary streams."""
+        found = []
+        for key in (await self.layout()).streams():
+            found.append(AsyncStream(self.store, key, self.form, self.on_invalid))
+        return found
+
+    # -- reading -------------------------------------------------------------------------------------
+
+    async def length(self) -> int:
+        """Return the number of entries in all partitions, also of earlier epochs. O(partitions)"""
+        return sum(await self.store.run_many([[b"XLEN", key] for key in (await self.layout()).all_keys()]))
+
+    async def scan(self, start: Position = "-", end: Position = "+", *, page: int = BATCH) -> AsyncIterator[Entry[T]]:
+        """Yield the entries from start to end, both included, merged by ID; those of an earlier epoch come first.
+
+        O(entries * log(partitions)); up to `page` entries of each partition are in memory.
+        """
+        page = whole_number(page, "page", 1)
+        first, last = encode_position(start, "start"), encode_position(end, "end")
+        layout = await self.layout()
+        for epoch in layout.epochs:
+            merge = _Merge(layout.streams(epoch), first, last, page)
+            while (command := merge.command()) is not None:
+                merge.filled(await self.store.run(command))
+                for entry in self._typed.entries_of(merge.rows()):
+                    yield entry
+
+    def __aiter__(self) -> AsyncIterator[Entry[T]]:
+        """Yield every entry; see `scan`."""
+        return self.scan()
+
+    async def range(self, start: Position = "-", end: Position = "+", count: int | None = None) -> list[Entry[T]]:
+        """Return the first `count` entries from start to end, both included, merged by ID; see `scan`."""
+        most = None if count is None else whole_number(count, "count", 0)
+        found: list[Entry[T]] = []
+        if most == 0:
+            return found
+        async for entry in self.scan(start, end, page=BATCH if most is None else min(most, BATCH)):
+            found.append(entry)
+            if len(found) == most:
+                break
+        return found
+
+    async def stats(self) -> StoreStats:
+        """Return the stats of each partition, with its groups and consumers; see AsyncStore.stats."""
+        return await self.store.stats(*(await self.layout()).all_keys())
+
+    # -- groups ----------------------------------------------------------------------------------------
+
+    def group(self, name: str | bytes, start: Position = "0", *, create: bool = True) -> AsyncPartitionedGroup[T]:
+        """Return the consumer group of that name, which need not exist; this call writes nothing.
+
+        If the group is missing, the first read creates it to deliver the entries after `start`; "$" is the last ID of
+        each partition at that time. create: if False, it raises NoGroup.
+        """
+        return AsyncPartitionedGroup(self, name, start, flag(create, "create"))
+
+    def __repr__(self) -> str:
+        return f"AsyncPartitionedStream({self.name!r})"
+
+
+__all__ = ["AsyncPartitionedStream"]
