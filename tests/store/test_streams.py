@@ -9,7 +9,7 @@ import pytest
 
 from rillet import Store
 from rillet.errors import BusyGroup, CommandError, ExecAbort, InvalidID, NoGroup, StoreClosed, WrongType
-from rillet.store import delivery
+from rillet.store import delivery_options
 from rillet.store.entry import Entry
 from rillet.store.transports.transport import raised
 from rillet.types.stream.id import StreamID
@@ -282,7 +282,7 @@ def test_follow_ends_at_stop_and_at_timeout(frontend: Frontend) -> None:
 
 
 def test_a_waiting_follow_notices_stop(frontend: Frontend, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery, "STOP_CHECK", 0.02)
+    monkeypatch.setattr(delivery_options, "STOP_CHECK", 0.02)
     stream = frontend.store.stream("s")
     asked = []
 

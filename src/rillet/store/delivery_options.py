@@ -11,11 +11,12 @@ from rillet.store.arguments.argument_checks import flag, one_of, whole_number
 from rillet.store.arguments.durations import Seconds, milliseconds_in, seconds_in
 from rillet.store.arguments.encoding import encode_name
 from rillet.store.delays import Backoff
+from rillet.store.entry import Where
 from rillet.store.leases import BEATS, Heartbeat, Leases
 from rillet.store.prefetch import PREFETCH, Pace, Prefetched, Search
 
 if TYPE_CHECKING:
-    from rillet.store.arguments.conditions import Conditions, Where
+    from rillet.store.arguments.conditions import Conditions
 
 STOP_CHECK = 1.0  # the most seconds after which a waiting consumer notices `stop`
 
@@ -121,6 +122,11 @@ class DeliveryOptions:
     @property
     def _turn(self) -> bytes | None:
         return None if self.order_by is None else self.turn
+
+    @property
+    def others(self) -> bytes:
+        """What a read does with messages that do not match: b"ack", or how long they count as idle, in ms."""
+        return b"ack" if self.skipped == "ack" else b"%d" % (1000 * (self._idle() or 0.0))
 
     def conditions(self) -> Conditions | None:
         """Return the conditions of `where`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 
 from rillet.store.arguments.encoding import Fields, decode, decode_fields, encode, find_field, parse_id
 from rillet.types.stream.id import StreamID
@@ -18,6 +18,9 @@ else:
 
     T = TypeVar("T")
 
+# Fields, and the value that each must have, or several of which one suffices (arguments.conditions). The annotation is
+# Any, because mypy infers dict[str, object] for mixed values.
+Where: TypeAlias = Mapping[Any, Any]
 _FEW = 16  # names and values up to which a search for one field is faster than decoding all fields once
 
 

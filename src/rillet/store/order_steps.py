@@ -48,8 +48,8 @@ would hold back other keys.
 **Cost.** A take is O(log n) for each message it reads, hands out or adopts, and O(consumers of the group). A message
 that waits for its lane takes about 300 bytes. Consumers read on past messages that must wait, to find free lanes.
 
-The other scripts here: `held` lists the keys for `Group.ordered_keys`; `search` returns the entries of a range whose
-fields match. A step reads at most READS messages, so it takes a few milliseconds; the caller repeats it.
+A step reads at most READS messages, so it takes a few milliseconds; the caller repeats it. `held` lists the keys for
+`Group.ordered_keys`.
 """
 
 from __future__ import annotations
@@ -58,45 +58,19 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rillet.store.atomic_steps import NOW, ORDER, STEP_SIZE, evaluate, keys_in_order
+from rillet.store.filter_steps import WHERE
 
 if TYPE_CHECKING:
     from rillet.store.prefetch import GroupLike
 
 READS = 200
 """The most messages that one call of `take` reads, adopts or removes."""
-SEARCHED = 1000
-"""The most entries that one call of `search` examines."""
-# The words from ARGV[at] on: field, number of values, values, field ... A field that occurs twice has its last value.
-_WHERE = b"""
-local function value_of(flat, field)
-  local value
-  for i = 1, #flat, 2 do if flat[i] == field then value = flat[i + 1] end end
-  return value
-end
-local function conditions(at)
-  local found = {}
-  while at <= #ARGV do
-    local last, values = at + 1 + ARGV[at + 1], {}
-    for i = at + 2, last do values[ARGV[i]] = true end
-    found[ARGV[at]] = values
-    at = last + 1
-  end
-  return found
-end
-local function matches(flat, where)
-  for field, values in pairs(where) do
-    local value = value_of(flat, field)
-    if not value or not values[value] then return false end
-  end
-  return true
-end
-"""
 # KEYS: stream, retries, those of the order. ARGV: group, consumer, field, the most messages, how many of them are
 # handed out next, the lease (end_of), max_deliveries or '', where an adoption continues or '-', conditions. Returns
 # {whether there is more to do, where an adoption continues, the group's last delivered ID if nothing was taken,
 # microseconds until the next turn or -1, whether messages wait behind others, and for each message {ID, fields,
 # deliveries that are counted, 1 if it had max_deliveries before}}; or {-1, the field of the present order}.
-_TAKE = NOW + ORDER + _WHERE + b"""
+_TAKE = NOW + ORDER + WHERE + b"""
 local group, consumer, by = ARGV[1], ARGV[2], redis.call('HGET', ordered, '')
 if by and by ~= ARGV[3] then return {-1, by} end
 local most, next_ones, till = tonumber(ARGV[4]), tonumber(ARGV[5]), end_of(ARGV[6])
@@ -252,18 +226,6 @@ for i = 1, #pairs_of, 2 do
 end
 return {redis.call('HGET', ordered, ''), found}
 """
-# KEYS: stream. ARGV: XRANGE or XREVRANGE, start, end, the most entries to return, to examine, conditions. Returns the
-# ID after which the next search begins, or '', and entries.
-_SEARCH = _WHERE + b"""
-local where, found, last = conditions(6), {}, ''
-local rows = redis.call(ARGV[1], KEYS[1], ARGV[2], ARGV[3], 'COUNT', ARGV[5])
-for _, row in ipairs(rows) do
-  if matches(row[2], where) then found[#found + 1] = row end
-  last = row[1]
-  if #found == tonumber(ARGV[4]) then return {last, found} end
-end
-return {#rows == tonumber(ARGV[5]) and last or '', found}
-"""
 
 
 def take(group: GroupLike, consumer: bytes, field: bytes, most: int, next_ones: int, turn: bytes, limit: int | None,
@@ -290,9 +252,4 @@ def held(group: GroupLike, count: int) -> list[bytes]:
     return evaluate(_HELD, keys_in_order(group), group.key, b"%d" % count)
 
 
-def search(stream: bytes, command: bytes, start: bytes, end: bytes, most: int, where: Sequence[bytes]) -> list[bytes]:
-    """Return the command that searches a range for up to `most` entries that match; see _SEARCH."""
-    return evaluate(_SEARCH, [stream], command, start, end, b"%d" % most, b"%d" % SEARCHED, *where)
-
-
-__all__ = ["SEARCHED", "free", "held", "search", "take"]
+__all__ = ["free", "held", "take"]

@@ -26,7 +26,7 @@ from rillet.store.arguments.positions import Position, encode_after, encode_new_
 from rillet.store.atomic_steps import MOST_WORDS, STEP_SIZE, add_delayed, deliver_due
 from rillet.store.delays import WAITING, DelayedEntry, delayed_of, due_time, moment, waiting_command
 from rillet.store.delivery_options import DeliveryOptions, End, Stop
-from rillet.store.entry import Entry, T, entries_of, named, stream_part
+from rillet.store.entry import Entry, T, Where, entries_of, named, stream_part
 from rillet.store.group import Group
 from rillet.store.info_records import GroupInfo, groups_of
 from rillet.store.typed.forms import Form, OnInvalid, append_value, typed_entries
@@ -253,19 +253,27 @@ class Stream(Generic[T]):
 
     # -- reading -------------------------------------------------------------------------------------
 
-    def range(self, start: Position = "-", end: Position = "+", count: int | None = None) -> list[Entry[T]]:
+    def range(self, start: Position = "-", end: Position = "+", count: int | None = None, *,
+              where: Where | None = None) -> list[Entry[T]]:  # fmt: skip
         """Return the entries from start to end, both included ("(" before an ID excludes it) (XRANGE).
 
         A datetime as the start includes the first entry of its millisecond, as the end the last one.
+        where: only entries whose fields have these values, and up to `count` of these: a mapping from fields to a
+        value, or to several of which one suffices. The store evaluates it, a thousand entries at a time
+        (rillet.store.filter_steps). O(entries of the range)
         """
-        return self._range(b"XRANGE", start, end, count)
+        return self._range(b"XRANGE", start, end, count, where)
 
-    def reverse(self, start: Position = "+", end: Position = "-", count: int | None = None) -> list[Entry[T]]:
-        """Return the entries from the higher ID start down to end (XREVRANGE)."""
-        return self._range(b"XREVRANGE", start, end, count)
+    def reverse(self, start: Position = "+", end: Position = "-", count: int | None = None, *,
+                where: Where | None = None) -> list[Entry[T]]:  # fmt: skip
+        """Return the entries from the higher ID start down to end (XREVRANGE); where: as for `range`."""
+        return self._range(b"XREVRANGE", start, end, count, where)
 
-    def _range(self, command: bytes, start: Position, end: Position, count: int | None) -> list[Entry[T]]:
+    def _range(self, command: bytes, start: Position, end: Position, count: int | None,
+               where: Where | None) -> list[Entry[T]]:  # fmt: skip
         argv = [command, self.key, encode_position(start, "start"), encode_position(end, "end")]
+        if where is not None:
+            return self._matching(argv, None if count is None else whole_number(count, "count", 0), where)
         if count is None:
             return list(self.entries_of(self.store.run(argv)))
         found: list[Entry[T]] = []
@@ -277,6 +285,36 @@ class Stream(Generic[T]):
                 return found
             argv[2] = b"(" + rows[-1][0]  # entries were skipped: read as many again
             wanted = count - len(found)
+
+    def _matching(self, argv: list[bytes], count: int | None, where: Where) -> list[Entry[T]]:
+        """Return up to `count` entries of an XRANGE or XREVRANGE that match."""
+        found: list[Entry[T]] = []
+        for entry in self._search(argv, count, where):
+            if count != 0:
+                found.append(entry)
+            if count is not None and len(found) >= count:
+                break
+        return found
+
+    def _search(self, argv: list[bytes], count: int | None, where: Where) -> Iterator[Entry[T]]:
+        """Yield the entries of an XRANGE or XREVRANGE that match; count: how many the caller needs."""
+        from rillet.store.arguments.conditions import Conditions
+        from rillet.store.filter_steps import SEARCHED, search
+
+        conditions = Conditions(where)
+        command, key, first, last = argv
+        most = SEARCHED if count is None else max(1, min(count, SEARCHED))
+        while True:
+            try:
+                after, rows = self.store.run(search(key, command, first, last, most, conditions.words))
+            except CommandError:  # scripts are not allowed; XRANGE reports any other error
+                page = self.store.run([command, key, first, last, b"COUNT", b"%d" % SEARCHED])
+                after = page[-1][0] if len(page) == SEARCHED else b""
+                rows = [row for row in page if conditions.match(row[1])]
+            yield from self.entries_of(rows)
+            if not after or after in BOUNDS:
+                return
+            first = b"(" + after
 
     def entries_of(self, rows: Any) -> Iterable[Entry[T]]:
         """Return the entries of a reply; those of a typed stream are read one by one, and invalid ones may raise."""
@@ -348,13 +386,19 @@ class Stream(Generic[T]):
                 return
             last = rows[-1][0] if rows else last
 
-    def scan(self, start: Position = "-", end: Position = "+", *, reverse: bool = False,
-             page: int = BATCH) -> Iterator[Entry[T]]:  # fmt: skip
-        """Yield the entries from start to end, both included, or from end to start if `reverse`; `page` per command."""
+    def scan(self, start: Position = "-", end: Position = "+", *, reverse: bool = False, page: int = BATCH,
+             where: Where | None = None) -> Iterator[Entry[T]]:  # fmt: skip
+        """Yield the entries from start to end, both included, or from end to start if `reverse`; `page` per command.
+
+        where: as for `range`; then up to `page` entries that match per command.
+        """
         page = whole_number(page, "page", 1)
         name, first, last = b"XRANGE", encode_position(start, "start"), encode_position(end, "end")
         if flag(reverse, "reverse"):
             name, first, last = b"XREVRANGE", last, first
+        if where is not None:
+            yield from self._search([name, self.key, first, last], page, where)
+            return
         while True:
             rows = self.store.run([name, self.key, first, last, b"COUNT", b"%d" % page])
             yield from self.entries_of(rows)

@@ -42,7 +42,7 @@ def delivery(consumers: Sequence[AsyncConsumer[Any]], options: DeliveryOptions, 
     consumers: the consumer in the group of each stream; several are read by one command.
     """
     delays = Delays([consumer.group for consumer in consumers], options.order_field)
-    loop = Loop(options, end, prefetched, leases)
+    loop = Loop(options, end, prefetched, leases, options.conditions())
     late: list[AsyncConsumer[Any]] = []
     if not end.requested():
         late = yield from _look(consumers, delays)
@@ -69,10 +69,8 @@ def delivery(consumers: Sequence[AsyncConsumer[Any]], options: DeliveryOptions, 
             if end.requested():
                 return
         yield from prefetched.count_handed()
-        fresh: list[AsyncMessage[Any]] = []
         block = end.block() if searched and not stale else None
-        for argv in read_commands(consumers, pace.size, None if block is None else delays.limit(block)):
-            fresh += new_messages_of((yield argv), consumers)
+        fresh = yield from _fresh(consumers, pace.size, None if block is None else delays.limit(block), loop)
         empty = not fresh
         if fresh:
             pace.began()
@@ -82,6 +80,43 @@ def delivery(consumers: Sequence[AsyncConsumer[Any]], options: DeliveryOptions, 
         elif searched and not stale:
             if end.expired() or (options.stop_when_empty and search.complete):
                 return
+
+
+def _fresh(consumers: Sequence[AsyncConsumer[Any]], size: int, block: float | None,
+           loop: Loop) -> Commands[list[AsyncMessage[Any]]]:  # fmt: skip
+    """Return new messages, up to `size` of each stream; block: how long to wait for one, None not to wait."""
+    fresh: list[AsyncMessage[Any]] = []
+    if loop.conditions is None:
+        for argv in read_commands(consumers, size, block):
+            fresh += new_messages_of((yield argv), consumers)
+        return fresh
+    from rillet.store.filter_steps import read  # only loops with where import the scripts
+
+    last: dict[bytes, bytes] = {}
+    for consumer in consumers:
+        more = True
+        while more and not loop.end.requested():
+            others = loop.options.others
+            more, after, rows = yield read(consumer.group, consumer.key, size, others, loop.conditions.words)
+            fresh += new_messages(rows, consumer)
+            more = more and not rows
+            last[consumer.group.stream.key] = after
+    if not fresh and block is not None and all(last.values()):
+        yield from _waited(consumers, last, block)
+    return fresh
+
+
+def _wanted(consumer: AsyncConsumer[Any], rows: Sequence[Any], loop: Loop) -> Commands[Sequence[Any]]:
+    """Return the rows of a pending list whose entries match `where`, or are deleted; others are treated as skipped."""
+    if loop.conditions is None or not rows:
+        return rows
+    key, group = consumer.group.stream.key, consumer.group.key
+    replies = yield [[b"MULTI"], *[[b"XRANGE", key, row[0], row[0]] for row in rows], [b"EXEC"]]
+    found = [not entries or loop.conditions.match(entries[0][1]) for entries in replies[-1]]
+    others = [row[0] for row, wanted in zip(rows, found, strict=True) if not wanted]
+    if others and loop.options.skipped == "ack":
+        yield [b"XACK", key, group, *others]
+    return [row for row, wanted in zip(rows, found, strict=True) if wanted]
 
 
 def _in_turn(consumers: Sequence[AsyncConsumer[Any]], delays: Delays, loop: Loop) -> Steps[None]:
@@ -105,7 +140,7 @@ def _in_turn(consumers: Sequence[AsyncConsumer[Any]], delays: Delays, loop: Loop
         for place, consumer in enumerate(consumers):
             if end.requested():
                 return
-            messages = yield from turns[place].take(consumer, pace.size, options)
+            messages = yield from turns[place].take(consumer, pace.size, loop)
             more = more or turns[place].more
             if messages:
                 ids = {message.raw_id for message in messages}
@@ -129,7 +164,8 @@ def _in_turn(consumers: Sequence[AsyncConsumer[Any]], delays: Delays, loop: Loop
         block = end.block()
         if block is not None:
             limits = (block, delays.limit(block), *(one.limit(delays.look) for one in turns))
-            yield from _waited(consumers, turns, min((limit for limit in limits if limit), default=0.0))
+            last = {consumer.group.stream.key: turns[place].last for place, consumer in enumerate(consumers)}
+            yield from _waited(consumers, last, min((limit for limit in limits if limit), default=0.0))
 
 
 class AsyncTurns:
@@ -148,19 +184,20 @@ class AsyncTurns:
         self._behind = False  # whether messages wait behind others
         self._next = monotonic() + LOOK_UNUSED
 
-    def take(self, consumer: AsyncConsumer[Any], most: int,
-             options: DeliveryOptions) -> Commands[list[AsyncMessage[Any]]]:  # fmt: skip
+    def take(self, consumer: AsyncConsumer[Any], most: int, loop: Loop) -> Commands[list[AsyncMessage[Any]]]:
         """Take up to `most` messages of different keys; those that were delivered too often go to the dead letters."""
         from rillet.store.order_steps import take  # only loops with order_by import the scripts
 
-        field, conditions, group = options.order_field, options.conditions(), consumer.group
+        options, conditions, group = loop.options, loop.conditions, consumer.group
+        field = options.order_field
         assert field is not None
         command = take(group, consumer.key, field, min(most, MOST_TAKEN), options.batch or 1, options.turn,
                        options.max_deliveries, self._from, conditions.words if conditions else ())  # fmt: skip
         reply = yield command
         if reply[0] == -1:
             raise other_order(group, reply[1])
-        more, self._from, self.last, wait, behind, rows = reply
+        more, self._from, last, wait, behind, rows = reply
+        self.last = last or self.last  # invalid messages alone leave it
         self.more, self._wait, self._behind = bool(more), wait / 1e6, behind > 0
         messages = []
         for raw_id, flat, deliveries, spent in rows:
@@ -194,9 +231,8 @@ class AsyncTurns:
         return 0.0 if self._wait < 0 else max(0.001, self._wait)
 
 
-def _waited(consumers: Sequence[AsyncConsumer[Any]], turns: Sequence[AsyncTurns], block: float) -> Commands[None]:
-    """Wait until one of the groups has a new entry."""
-    last = {consumer.group.stream.key: one.last for consumer, one in zip(consumers, turns, strict=True)}
+def _waited(consumers: Sequence[AsyncConsumer[Any]], last: dict[bytes, bytes], block: float) -> Commands[None]:
+    """Wait until one of the streams has an entry after its ID; block: for so many seconds, 0 without limit."""
     for keys in by_slot(consumers[0].store, list(last), True):
         head = [b"XREAD", b"COUNT", b"1", b"BLOCK", milliseconds_in(block, "block"), b"STREAMS"]
         yield [*head, *keys, *[last[key] for key in keys]]
@@ -269,6 +305,7 @@ def _claimed(consumer: AsyncConsumer[Any], rows: Sequence[Any], least: int, loop
     least: -1 for messages whose retry is due.
     """
     found = False
+    rows = yield from _wanted(consumer, rows, loop)
     for some in _units(rows, loop.options):
         if loop.end.requested():
             break
@@ -299,7 +336,7 @@ def _own(consumer: AsyncConsumer[Any], loop: Loop) -> Steps[None]:
         if not page:
             return
         current = monotonic() + CURRENT
-        rows = yield from _without_retry(consumer, page)
+        rows = yield from _wanted(consumer, (yield from _without_retry(consumer, page)), loop)
         if not rows:
             start = b"(" + page[-1][0]
         for some in _units(rows, options):

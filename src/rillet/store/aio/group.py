@@ -36,7 +36,7 @@ from rillet.store.atomic_steps import collect, delete_consumer, lease, release
 from rillet.store.command_steps import Commands
 from rillet.store.delays import Backoff, Retry, retries_of, waiting_command
 from rillet.store.delivery_options import STOP_CHECK, DeliveryOptions, End, Stop
-from rillet.store.entry import T, stream_part
+from rillet.store.entry import T, Where, stream_part
 from rillet.store.group import _NO_KEY, _entries_read, count_collected
 from rillet.store.info_records import (
     ConsumerInfo,
@@ -360,7 +360,8 @@ class AsyncMessageReader(Generic[T]):
                  block: Seconds | None = 1.0, claim_idle: Seconds | None = None, max_deliveries: int | None = None,
                  dead_letters: str | bytes | None = None, on_exhausted: Literal["drop"] | None = None,
                  backoff: Backoff | None = None, heartbeat: bool = False, collect: Seconds | None = None,
-                 order_by: str | bytes | None = None, stop_when_empty: bool = False, stop: Stop | None = None,
+                 order_by: str | bytes | None = None, where: Where | None = None,
+                 skipped: Literal["ack", "leave"] = "ack", stop_when_empty: bool = False, stop: Stop | None = None,
                  timeout: Seconds | None = None) -> AsyncIterator[AsyncMessage[T]]: ...  # fmt: skip
 
     @overload
@@ -368,14 +369,16 @@ class AsyncMessageReader(Generic[T]):
                  block: Seconds | None = 1.0, claim_idle: Seconds | None = None, max_deliveries: int | None = None,
                  dead_letters: str | bytes | None = None, on_exhausted: Literal["drop"] | None = None,
                  backoff: Backoff | None = None, heartbeat: bool = False, collect: Seconds | None = None,
-                 order_by: str | bytes | None = None, stop_when_empty: bool = False, stop: Stop | None = None,
+                 order_by: str | bytes | None = None, where: Where | None = None,
+                 skipped: Literal["ack", "leave"] = "ack", stop_when_empty: bool = False, stop: Stop | None = None,
                  timeout: Seconds | None = None) -> AsyncIterator[list[AsyncMessage[T]]]: ...  # fmt: skip
 
     def messages(self, count: int = 100, *, prefetch: int | None = None, batch: int | None = None,
                  block: Seconds | None = 1.0, claim_idle: Seconds | None = None, max_deliveries: int | None = None,
                  dead_letters: str | bytes | None = None, on_exhausted: Literal["drop"] | None = None,
                  backoff: Backoff | None = None, heartbeat: bool = False, collect: Seconds | None = None,
-                 order_by: str | bytes | None = None, stop_when_empty: bool = False, stop: Stop | None = None,
+                 order_by: str | bytes | None = None, where: Where | None = None,
+                 skipped: Literal["ack", "leave"] = "ack", stop_when_empty: bool = False, stop: Stop | None = None,
                  timeout: Seconds | None = None
                  ) -> AsyncIterator[AsyncMessage[T]] | AsyncIterator[list[AsyncMessage[T]]]:  # fmt: skip
         """Yield this consumer's own pending messages (after a restart), then stale messages, then new messages.
@@ -404,6 +407,9 @@ class AsyncMessageReader(Generic[T]):
         lease of such a key, by the clock of the store: after it, another consumer receives the message, and `ack` of
         the first one raises LeaseLost. A batch has messages of different keys. A message without the field is an
         InvalidEntry. All loops of the group must pass it (rillet.store.order_steps).
+        where: only messages whose fields have these values: a mapping from fields to a value, or to several of which
+        one suffices. The store evaluates it (rillet.store.filter_steps). skipped: "ack" acknowledges the other
+        messages; "leave" leaves them pending, with the deliveries that they had, for loops that claim them.
         stop_when_empty: end when no message is left instead of waiting for more.
         stop: an event or a function; when it is set or returns True, end after the current message or batch. A waiting
         read notices it within a second.
@@ -418,7 +424,7 @@ class AsyncMessageReader(Generic[T]):
         to_dead_letters = next((stream.name for stream in streams if stream.on_invalid == "dead_letter"), None)
         options = DeliveryOptions(count, block, claim_idle, max_deliveries, dead_letters, on_exhausted, stop_when_empty,
                                   stop, timeout, batch, prefetch, to_dead_letters, backoff, heartbeat,
-                                  collect, order_by)  # fmt: skip
+                                  collect, order_by, where, skipped)  # fmt: skip
         keys = [stream.key for stream in streams]
         by_slot(self.store, keys, options.block is not None and not stop_when_empty)  # raises before the first read
         for consumer in self.parts():

@@ -29,7 +29,7 @@ from rillet.store.arguments.positions import Position, encode_after, encode_new_
 from rillet.store.atomic_steps import MOST_WORDS, STEP_SIZE, add_delayed, deliver_due
 from rillet.store.delays import WAITING, DelayedEntry, delayed_of, due_time, moment, waiting_command
 from rillet.store.delivery_options import DeliveryOptions, End, Stop
-from rillet.store.entry import Entry, T, entries_of, named, stream_part
+from rillet.store.entry import Entry, T, Where, entries_of, named, stream_part
 from rillet.store.info_records import GroupInfo, groups_of
 from rillet.store.stream import _NEW, BATCH, BOUNDS, Stream, _is_pair, _next_of
 from rillet.store.typed.forms import Form, OnInvalid, append_value, typed_entries
@@ -250,19 +250,27 @@ class AsyncStream(Generic[T]):
 
     # -- reading -------------------------------------------------------------------------------------
 
-    async def range(self, start: Position = "-", end: Position = "+", count: int | None = None) -> list[Entry[T]]:
+    async def range(self, start: Position = "-", end: Position = "+", count: int | None = None, *,
+                    where: Where | None = None) -> list[Entry[T]]:  # fmt: skip
         """Return the entries from start to end, both included ("(" before an ID excludes it) (XRANGE).
 
         A datetime as the start includes the first entry of its millisecond, as the end the last one.
+        where: only entries whose fields have these values, and up to `count` of these: a mapping from fields to a
+        value, or to several of which one suffices. The store evaluates it, a thousand entries at a time
+        (rillet.store.filter_steps). O(entries of the range)
         """
-        return await self._range(b"XRANGE", start, end, count)
+        return await self._range(b"XRANGE", start, end, count, where)
 
-    async def reverse(self, start: Position = "+", end: Position = "-", count: int | None = None) -> list[Entry[T]]:
-        """Return the entries from the higher ID start down to end (XREVRANGE)."""
-        return await self._range(b"XREVRANGE", start, end, count)
+    async def reverse(self, start: Position = "+", end: Position = "-", count: int | None = None, *,
+                      where: Where | None = None) -> list[Entry[T]]:  # fmt: skip
+        """Return the entries from the higher ID start down to end (XREVRANGE); where: as for `range`."""
+        return await self._range(b"XREVRANGE", start, end, count, where)
 
-    async def _range(self, command: bytes, start: Position, end: Position, count: int | None) -> list[Entry[T]]:
+    async def _range(self, command: bytes, start: Position, end: Position, count: int | None,
+                     where: Where | None) -> list[Entry[T]]:  # fmt: skip
         argv = [command, self.key, encode_position(start, "start"), encode_position(end, "end")]
+        if where is not None:
+            return await self._matching(argv, None if count is None else whole_number(count, "count", 0), where)
         if count is None:
             return list(self.entries_of(await self.store.run(argv)))
         found: list[Entry[T]] = []
@@ -274,6 +282,37 @@ class AsyncStream(Generic[T]):
                 return found
             argv[2] = b"(" + rows[-1][0]  # entries were skipped: read as many again
             wanted = count - len(found)
+
+    async def _matching(self, argv: list[bytes], count: int | None, where: Where) -> list[Entry[T]]:
+        """Return up to `count` entries of an XRANGE or XREVRANGE that match."""
+        found: list[Entry[T]] = []
+        async for entry in self._search(argv, count, where):
+            if count != 0:
+                found.append(entry)
+            if count is not None and len(found) >= count:
+                break
+        return found
+
+    async def _search(self, argv: list[bytes], count: int | None, where: Where) -> AsyncIterator[Entry[T]]:
+        """Yield the entries of an XRANGE or XREVRANGE that match; count: how many the caller needs."""
+        from rillet.store.arguments.conditions import Conditions
+        from rillet.store.filter_steps import SEARCHED, search
+
+        conditions = Conditions(where)
+        command, key, first, last = argv
+        most = SEARCHED if count is None else max(1, min(count, SEARCHED))
+        while True:
+            try:
+                after, rows = await self.store.run(search(key, command, first, last, most, conditions.words))
+            except CommandError:  # scripts are not allowed; XRANGE reports any other error
+                page = await self.store.run([command, key, first, last, b"COUNT", b"%d" % SEARCHED])
+                after = page[-1][0] if len(page) == SEARCHED else b""
+                rows = [row for row in page if conditions.match(row[1])]
+            for one in self.entries_of(rows):
+                yield one
+            if not after or after in BOUNDS:
+                return
+            first = b"(" + after
 
     def entries_of(self, rows: Any) -> Iterable[Entry[T]]:
         """Return the entries of a reply; those of a typed stream are read one by one, and invalid ones may raise."""
@@ -333,13 +372,20 @@ class AsyncStream(Generic[T]):
                 return
             last = rows[-1][0] if rows else last
 
-    async def scan(self, start: Position = "-", end: Position = "+", *, reverse: bool = False,
-                   page: int = BATCH) -> AsyncIterator[Entry[T]]:  # fmt: skip
-        """Yield the entries from start to end, both included, or from end to start if `reverse`; `page` per command."""
+    async def scan(self, start: Position = "-", end: Position = "+", *, reverse: bool = False, page: int = BATCH,
+                   where: Where | None = None) -> AsyncIterator[Entry[T]]:  # fmt: skip
+        """Yield the entries from start to end, both included, or from end to start if `reverse`; `page` per command.
+
+        where: as for `range`; then up to `page` entries that match per command.
+        """
         page = whole_number(page, "page", 1)
         name, first, last = b"XRANGE", encode_position(start, "start"), encode_position(end, "end")
         if flag(reverse, "reverse"):
             name, first, last = b"XREVRANGE", last, first
+        if where is not None:
+            async for one in self._search([name, self.key, first, last], page, where):
+                yield one
+            return
         while True:
             rows = await self.store.run([name, self.key, first, last, b"COUNT", b"%d" % page])
             for one in self.entries_of(rows):

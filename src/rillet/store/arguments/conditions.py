@@ -9,17 +9,15 @@ A field that occurs twice has its last value, and one that is missing matches no
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 from rillet.store.arguments.argument_checks import encoded
-from rillet.store.arguments.encoding import Value, encode_name, find_field
-
-# The keys are str or bytes. The annotation is Any, because a mapping is invariant in its keys.
-Where: TypeAlias = "Mapping[Any, Value | Iterable[Value]]"
+from rillet.store.arguments.encoding import encode_name, find_field
+from rillet.store.entry import Where
 
 
 class Conditions:
-    """The checked conditions of a `where`. words: as the Lua scripts read them (rillet.store.order_steps)."""
+    """The checked conditions of a `where`. words: as the Lua scripts read them (rillet.store.filter_steps)."""
 
     __slots__ = ("_wanted", "words")
 
@@ -51,4 +49,4 @@ def _values(field: Any, wanted: Any) -> frozenset[bytes]:
     return values
 
 
-__all__ = ["Conditions", "Where"]
+__all__ = ["Conditions"]
