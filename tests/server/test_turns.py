@@ -14,29 +14,22 @@ from rillet.persistence.aof.log import AppendOnlyLog
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings.settings import Settings
 from rillet.server.connection import ClientConnection
+from rillet.server.logged_replies import LoggedReplies
 from rillet.server.server import Server, event_loop_factory
-from rillet.store.sharing.guarded_server import GuardedConnection, GuardedServer
+from rillet.store.sharing.guarded_server import GuardedConnection
 from tests.judge import free_port
 
 KINDS = ("plain", "guarded")
 
 
-class _Counting:
+class _CountedReplies(LoggedReplies):
     """Counts the replies that wait for the end of a loop iteration."""
 
     shared = 0
 
     def flush_soon(self, connection: ClientConnection) -> None:
         self.shared += 1
-        super().flush_soon(connection)  # type: ignore[misc]
-
-
-class _Plain(_Counting, Server):
-    pass
-
-
-class _Guarded(_Counting, GuardedServer):
-    pass
+        super().flush_soon(connection)
 
 
 class Client:
@@ -57,8 +50,9 @@ class Client:
 class Turns:
     """A server with a log, and what its file contains."""
 
-    def __init__(self, server: _Plain | _Guarded, log: AppendOnlyLog) -> None:
+    def __init__(self, server: Server, replies: _CountedReplies, log: AppendOnlyLog) -> None:
         self.server = server
+        self.replies = replies
         self._log = log
         self._clients: list[Client] = []
 
@@ -81,11 +75,12 @@ async def _server(kind: str, folder: Path, fsync: str) -> AsyncIterator[Turns]:
     engine = Engine(Settings(port=free_port(), bind="127.0.0.1"))
     log = AppendOnlyLog(folder, fsync=fsync)
     log.open(engine)
-    server: _Plain | _Guarded = _Plain(engine)
-    if kind == "guarded":
-        server = _Guarded(engine, connection=GuardedConnection, guard=engine_lock())
+    guarded = kind == "guarded"
+    connection = GuardedConnection if guarded else ClientConnection
+    server = Server(engine, connection=connection, guard=engine_lock() if guarded else None)
+    server.replies = replies = _CountedReplies(engine, server.engine_loop, server.timers.free_soon)
     await server.start()
-    turns = Turns(server, log)
+    turns = Turns(server, replies, log)
     try:
         yield turns
     finally:
@@ -113,7 +108,7 @@ def test_a_client_that_is_alone_shares_no_write(kind: str, fsync: str, tmp_path:
             client.send("XADD s * f v", "XADD s * f w")
             for _ in range(2):
                 assert turns.logged(await client.bulk())
-        assert turns.server.shared <= 1
+        assert turns.replies.shared <= 1
 
     _run(kind, tmp_path, body, fsync)
 
@@ -127,7 +122,7 @@ def test_clients_that_take_turns_share_writes(kind: str, tmp_path: Path) -> None
                 client.send("XADD s * f v")
             for client in clients:
                 assert turns.logged(await client.bulk())
-        assert turns.server.shared >= 20  # a client may be the last one of a round and the first one of the next
+        assert turns.replies.shared >= 20  # a client may be the last one of a round and the first one of the next
 
     _run(kind, tmp_path, body)
 

@@ -11,25 +11,32 @@ import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
-from rillet.runtime.settings.settings import SettingError
+from rillet.runtime.settings.settings import SettingError, Settings
+from rillet.server.engine_loop import EngineLoop
 from rillet.server.listeners import ListeningAddress, open_tcp
 from rillet.server.log_lines import LOGGER, WARNING, say
 from rillet.server.unix_socket import CannotListen, UnixSocket
 
-if TYPE_CHECKING:
-    from rillet.server.server import Server
-
 _ANY = {"*": "0.0.0.0", "::*": "::"}
+
+
+class Protocols(NamedTuple):
+    """What makes the protocol of a new client: one of this machine, one that may be on another host, one with TLS."""
+
+    local: Callable[[], Any]
+    exposed: Callable[[], Any]
+    tls: Callable[[], Any]
 
 
 class Addresses:
     """The listening sockets of a server. `port`: the TCP port, 0 if there is none."""
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
-        self._settings = server.settings
+    def __init__(self, settings: Settings, loop: EngineLoop, protocols: Protocols) -> None:
+        self._settings = settings
+        self._loop = loop
+        self._protocols = protocols
         self.listeners: list[ListeningAddress] = []
         self.port = 0
         self._main: UnixSocket | None = None
@@ -81,15 +88,15 @@ class Addresses:
     async def _attach(self, listener: ListeningAddress) -> None:
         """Accept the clients of a listener from now on."""
         self.listeners.append(listener)
-        await listener.attach(self._server.loop, self.factory(listener), self._settings.tcp_backlog)
+        await listener.attach(self._loop.loop, self.factory(listener), self._settings.tcp_backlog)
 
     def factory(self, listener: ListeningAddress) -> Callable[[], Any]:
         """Return what makes the protocol of each client of a listener."""
         if listener.is_tls:
-            return self._server.new_tls_connection
+            return self._protocols.tls
         if not listener.local or not self._settings.compat.knows(72):  # 7.0 trusts 127.0.0.1, but not 127.0.0.2
-            return self._server.new_exposed_connection
-        return self._server.new_connection
+            return self._protocols.exposed
+        return self._protocols.local
 
     def rebind(self) -> None:
         """Listen on the addresses of the settings, after CONFIG SET; SettingError, and the old addresses stay."""
@@ -111,7 +118,7 @@ class Addresses:
     def _attach_soon(self, opened: list[ListeningAddress]) -> None:
         """Accept clients in the next loop iterations; they wait in the backlog until then."""
         for listener in opened:
-            task = self._server.loop.create_task(self._attach(listener))
+            task = self._loop.create_task(self._attach(listener))
             self._attaching.add(task)
             task.add_done_callback(self._attaching.discard)
 
@@ -172,4 +179,4 @@ def _reason(error: OSError) -> str:
     return os.strerror(error.errno) if error.errno is not None and error.errno > 0 else str(error)
 
 
-__all__ = ["Addresses"]
+__all__ = ["Addresses", "Protocols"]

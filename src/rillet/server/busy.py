@@ -18,15 +18,16 @@ import contextlib
 import os
 import select
 import socket
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
+from rillet.keyspace.clock import Clock
 from rillet.runtime.session import Session
+from rillet.server.addresses import Addresses
 from rillet.server.connection import ClientConnection
+from rillet.server.engine_loop import EngineLoop
+from rillet.server.listeners import ListeningAddress
 from rillet.server.tls import TlsTransport
-
-if TYPE_CHECKING:
-    from rillet.server.listeners import ListeningAddress
-    from rillet.server.server import Server
 
 _PERIOD_MS = 2  # between two calls of poll
 _READ = 16 * 1024
@@ -116,21 +117,26 @@ class _Adoption:
 
 
 class BusyClients:
-    """Serves the clients of one server while a script runs."""
+    """Serves the clients of one server while a script runs; handshakes: those whose TLS is not ready."""
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
+    def __init__(self, clock: Clock, loop: EngineLoop, addresses: Addresses, connections: Iterable[ClientConnection],
+                 handshakes: Iterable[TlsTransport]) -> None:  # fmt: skip
+        self._clock = clock
+        self._loop = loop
+        self._addresses = addresses
+        self._connections = connections
+        self._handshakes = handshakes
         self._next_ms = 0
         self._new: dict[int, tuple[ClientConnection | TlsTransport, TemporaryTransport]] = {}
 
     def serve(self, caller: Session) -> None:
         """Read from the clients that sent something, and accept new ones; return at once if it is too early."""
-        now = self._server.engine.clock.uptime_ms()
+        now = self._clock.uptime_ms()
         if now < self._next_ms:
             return
         self._next_ms = now + _PERIOD_MS
         clients = self._clients(caller)
-        listeners = {one.fileno(): (listener, one) for listener in self._server.addresses.listeners
+        listeners = {one.fileno(): (listener, one) for listener in self._addresses.listeners
                      for one in listener.sockets}  # fmt: skip
         poll = select.poll()
         for fd in (*clients, *listeners):
@@ -144,7 +150,7 @@ class BusyClients:
     def _clients(self, caller: Session) -> dict[int, ClientConnection | TlsTransport]:
         """Return the clients that can be served, by their file descriptors."""
         clients: dict[int, ClientConnection | TlsTransport] = {}
-        for connection in self._server.connections:
+        for connection in self._connections:
             fd = connection.fd
             if fd >= 0 and connection.session is not caller:
                 transport: Any = connection.transport
@@ -153,7 +159,7 @@ class BusyClients:
                         clients[fd] = transport
                 elif self._can_serve(connection):
                     clients[fd] = connection
-        for one in self._server.handshakes:
+        for one in self._handshakes:
             raw = one.get_extra_info("socket")
             if raw is not None and raw.fileno() >= 0 and one.can_serve_busy:
                 clients[raw.fileno()] = one
@@ -207,7 +213,7 @@ class BusyClients:
                 if raw.family != getattr(socket, "AF_UNIX", None):
                     raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 transport = TemporaryTransport(raw)
-                client = self._server.addresses.factory(listener)()
+                client = self._addresses.factory(listener)()
                 client.connection_made(transport)
                 if transport.is_closing() or (isinstance(client, ClientConnection) and client.transport is None):
                     raw.close()  # refused
@@ -223,12 +229,12 @@ class BusyClients:
                 transport.socket.close()
                 connection.connection_lost(None)
             else:
-                self._server.loop.create_task(self._adopt(connection, transport))
+                self._loop.create_task(self._adopt(connection, transport))
 
     async def _adopt(self, connection: ClientConnection | TlsTransport, transport: TemporaryTransport) -> None:
         try:
             protocol: Any = _Adoption(connection, transport.unsent)
-            await self._server.loop.connect_accepted_socket(lambda: protocol, transport.socket)
+            await self._loop.loop.connect_accepted_socket(lambda: protocol, transport.socket)
         except OSError:
             transport.socket.close()
             connection.connection_lost(None)

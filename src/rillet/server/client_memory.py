@@ -13,6 +13,7 @@ Costs: a measurement O(1), O(n log n) while the limit is exceeded.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from rillet.runtime.memory import session_bytes
@@ -20,9 +21,9 @@ from rillet.runtime.session_state import REPLICA
 from rillet.server.log_lines import LOGGER
 
 if TYPE_CHECKING:
+    from rillet.runtime.engine import Engine
     from rillet.runtime.settings.settings import Settings
     from rillet.server.connection import ClientConnection
-    from rillet.server.server import Server
 
 _FEW = 100  # clients that INFO measures
 _LEAST = 5  # clients that each run of the periodic job measures (server.c: CLIENTS_CRON_MIN_ITERATIONS)
@@ -35,10 +36,15 @@ def client_limit(settings: Settings) -> int:
 
 
 class ClientMemory:
-    """The memory of one server's clients. `watched`: every turn of a client must be followed by `measure`."""
+    """The memory of one server's clients. `watched`: every turn of a client must be followed by `measure`.
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
+    connections: the clients; hz: returns the runs per second of the periodic job.
+    """
+
+    def __init__(self, engine: Engine, connections: Mapping[ClientConnection, None], hz: Callable[[], int]) -> None:
+        self._engine = engine
+        self._connections = connections
+        self._hz = hz
         self._queue: deque[ClientConnection] = deque()
         self.total = 0
         self.limit = 0
@@ -46,10 +52,10 @@ class ClientMemory:
 
     def take_settings(self) -> None:
         """Copy the limits from the settings, and measure all clients if there is a limit."""
-        settings = self._server.settings
+        settings = self._engine.settings
         self.limit = client_limit(settings)
         self.watched = bool(self.limit or settings.maxmemory)
-        for connection in list(self._server.connections):
+        for connection in list(self._connections):
             connection.watched = self.watched
             if self.watched:
                 self.measure(connection)
@@ -64,7 +70,7 @@ class ClientMemory:
         size = session_bytes(connection.session) + connection.buffered_bytes
         self.total += size - connection.counted
         connection.counted = size
-        self._server.engine.eviction.buffers = self.total
+        self._engine.eviction.buffers = self.total
         if 0 < self.limit < self.total:
             self._evict()
 
@@ -72,28 +78,28 @@ class ClientMemory:
         """Subtract a client that is gone. A client that the job has still to measure is ignored then."""
         self.total -= connection.counted
         connection.counted = 0
-        self._server.engine.eviction.buffers = self.total
+        self._engine.eviction.buffers = self.total
 
     def measure_some(self) -> None:
         """Measure some clients, so that each is measured once a second. The periodic job calls this."""
-        connections = self._server.connections
+        connections = self._connections
         if not self._queue:
             self._queue.extend(connections)
-        for _ in range(min(max(_LEAST, len(connections) // self._server.hz()), len(self._queue))):
+        for _ in range(min(max(_LEAST, len(connections) // self._hz()), len(self._queue))):
             connection = self._queue.popleft()
             if connection in connections:
-                connection.shrink(self._server.engine.clock.now_ms())
+                connection.shrink(self._engine.clock.now_ms())
                 self.measure(connection)
 
     def measure_few(self) -> None:
         """Measure all clients if they are few, for a report."""
-        if not self.watched and len(self._server.connections) <= _FEW:
-            for connection in list(self._server.connections):
+        if not self.watched and len(self._connections) <= _FEW:
+            for connection in list(self._connections):
                 self.measure(connection)
 
     def _evict(self) -> None:
         """Disconnect the largest clients until the others fit."""
-        clients = [one for one in self._server.connections if one.counted and not one.session.extra.get("no_evict")]
+        clients = [one for one in self._connections if one.counted and not one.session.extra.get("no_evict")]
         total = sum(one.counted for one in clients)
         if total <= self.limit:
             return
@@ -101,7 +107,7 @@ class ClientMemory:
         while clients and total > self.limit:
             largest = clients.pop()
             total -= largest.counted
-            self._server.engine.memory.clients_evicted += 1
+            self._engine.memory.clients_evicted += 1
             LOGGER.info("client %s evicted: it takes %d bytes", largest.peer, largest.counted)
             self.forget(largest)
             largest.close()

@@ -9,14 +9,14 @@ client-output-buffer-limit bounds the kept replies. Without that limit the serve
 unread replies exceed client-query-buffer-limit, until the client has read them.
 
 Channel messages arrive at any time from other clients' commands. They collect in session.out, and the loop sends them
-in its next iteration with one write (Server.deliver_soon), or earlier if there are very many. If the client does not
+in its next iteration with one write (messages.py), or earlier if there are very many. If the client does not
 read, client-output-buffer-limit disconnects it: immediately above `hard` bytes, or after a number of seconds above
 `soft` bytes, which the server's periodic job checks too.
 
-With a log, the replies of one loop iteration are set aside together (Server.flush_soon) when the log is written, and
+With a log, the replies of one loop iteration are set aside together (logged_replies.py) when the log is written, and
 leave in order once the log is as safe as `appendfsync` requires. Under `always` that is after a sync. One thread syncs
 for all clients of an iteration; the clients of the iterations during that sync share the next one. While only one
-client sends commands, its turn ends with the write of the log and its replies (Server.end_turn), without another
+client sends commands, its turn ends with the write of the log and its replies (LoggedReplies.end_turn), without another
 iteration.
 
 The class has asyncio's protocol methods (connection_made, data_received, ...) without being an asyncio.Protocol: both
@@ -249,7 +249,7 @@ class ClientConnection:
         replied: cython.bint = self._turn == _REPLIED
         self._turn = _NO_TURN
         if replied:
-            self.server.end_turn(self)
+            self.server.replies.end_turn(self)
         return True
 
     def pause_writing(self) -> None:
@@ -310,14 +310,14 @@ class ClientConnection:
             more = self.engine.drain(session, self.parser, _REPLY_BATCH)
             if self.engine.observed:
                 # A client that caches a key learns of its change before the writer gets its reply.
-                self.server.deliver_now()
+                self.server.messages.deliver_now()
             if out.used:
                 self._send()
                 if more and self._dirty:
                     if self._turn == _REPLIED:
                         self._turn = _TURN
-                        self.server.flush_soon(self)
-                    self.server.flush()
+                        self.server.replies.flush_soon(self)
+                    self.server.replies.flush()
         if session.blocked is not None and self._timer is None:
             self._start_timer(session.blocked.wakes_at)
         if session.closing:
@@ -349,7 +349,7 @@ class ClientConnection:
         elif not self._dirty:
             self._dirty = True
             if self._turn == _NO_TURN:
-                self.server.flush_soon(self)
+                self.server.replies.flush_soon(self)
             else:
                 self._turn = _REPLIED
         return True
@@ -426,7 +426,7 @@ class ClientConnection:
             self._end()
         elif self._held and len(self._aside) <= _MOST_ASIDE:
             self._held = False
-            self.server.call_soon(self.resume)
+            self.server.engine_loop.call_soon(self.resume)
 
     def refuse(self, error: Misconf) -> None:
         """Replace the oldest set-aside replies by the error, and close: the log may have lost their writes."""
@@ -441,7 +441,7 @@ class ClientConnection:
         """Schedule the sending of a message that another session's command put into session.out."""
         if not self._announced:
             self._announced = True
-            self.server.deliver_soon(self)
+            self.server.messages.deliver_soon(self)
         if self.session.out.used > self._alarm:
             # Check only after this many bytes: a check costs more than a small message.
             self._alarm = self.session.out.used + _UNCOUNTED
@@ -516,7 +516,7 @@ class ClientConnection:
     def woken(self) -> None:
         """Continue with the next commands, after the command that unblocked the session."""
         self._stop_timer()
-        self.server.resume_soon(self)
+        self.server.replies.resume_soon(self)
 
     def resume(self) -> None:
         """Send the replies of a session that was blocked, and run its next commands."""

@@ -107,11 +107,11 @@ class ServerPersistence(ForkingFiles):
     def attach(self, server: Server) -> None:
         """Run the periodic jobs on the server's timer, and shut the server down on a signal."""
         # After CONFIG SET appendonly no, the replies that wait for a sync of the log can be sent.
-        self.aof.on_closed = lambda: server.call_soon(server.flush)
+        self.aof.on_closed = lambda: server.engine_loop.call_soon(server.replies.flush)
         self._server = server
-        server.replica.log = self.aof
+        server.log = self.aof
         self._watch_children()
-        self.shutdown.attach(server)
+        self.shutdown.attach(server.timers, server.guard, server.pauses, server.request_stop)
         server.timers.jobs.append(self.cron)
         self._engine.defrag.is_blocked = lambda: self.snapshots.busy
 
@@ -147,7 +147,8 @@ class ServerPersistence(ForkingFiles):
 
     def info(self) -> dict[str, object]:
         """Return the fields of INFO persistence."""
-        received = None if self._server is None else self._server.replica.phase
+        link = None if self._server is None else self._server.followed
+        received = None if link is None else link.phase
         loading = self._loading if received is None else received
         return {**super().info(), **loading.info()}
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from rillet.errors import StoreError
+from rillet.replication.replica import Follower
+from rillet.runtime.settings.settings import Settings
+from rillet.server.engine_loop import EngineLoop
 from rillet.server.tls import client_context
-
-if TYPE_CHECKING:
-    from rillet.server.server import Server
 
 
 class SocketOwner(Protocol):
@@ -37,8 +37,9 @@ class SocketOwner(Protocol):
 class MasterSocket(asyncio.Protocol):
     """One connection to a master."""
 
-    def __init__(self, server: Server, owner: SocketOwner) -> None:
-        self._server = server
+    def __init__(self, settings: Settings, loop: EngineLoop, owner: SocketOwner) -> None:
+        self._settings: Any = settings
+        self._loop = loop
         self._owner = owner
         self._closed = False
         self._task: asyncio.Task[None] | None = None
@@ -46,14 +47,14 @@ class MasterSocket(asyncio.Protocol):
 
     def open(self, host: str, port: int) -> None:
         """Begin to open the connection; `opened` or `ended` of the owner is called later."""
-        self._task = self._server.loop.create_task(self._open(host, port))
+        self._task = self._loop.create_task(self._open(host, port))
 
     async def _open(self, host: str, port: int) -> None:
-        settings: Any = self._server.engine.settings
+        settings = self._settings
         source = settings.bind_source_addr
         try:
             context = client_context(settings) if settings.tls_replication else None
-            await self._server.loop.create_connection(
+            await self._loop.loop.create_connection(
                 lambda: self, host, port, ssl=context, local_addr=(source, 0) if source else None,
                 server_hostname="" if context is not None else None)  # fmt: skip
         except (OSError, ssl.SSLError, StoreError) as error:
@@ -100,15 +101,16 @@ class MasterSocket(asyncio.Protocol):
 class SecondSocket:
     """The second connection of a link (the RDB channel); `follower` handles what it brings."""
 
-    def __init__(self, server: Server, follower: Any) -> None:
-        self._server = server
+    def __init__(self, settings: Settings, loop: EngineLoop, follower: Follower) -> None:
+        self._settings = settings
+        self._loop = loop
         self._follower = follower
         self._socket: MasterSocket | None = None
 
     def open(self, host: str, port: int) -> None:
         """Begin to open a connection instead of an older one."""
         self.close()
-        self._socket = MasterSocket(self._server, self)
+        self._socket = MasterSocket(self._settings, self._loop, self)
         self._socket.open(host, port)
 
     def write(self, data: bytes) -> None:
@@ -134,18 +136,18 @@ class SecondSocket:
 
     def opened(self, socket: MasterSocket) -> None:
         """Begin the handshake."""
-        with self._server.guard:
+        with self._loop.guard:
             self._follower.channel_opened()
 
     def received(self, socket: MasterSocket, data: bytes) -> None:
         """Handle bytes of the master."""
-        with self._server.guard:
+        with self._loop.guard:
             self._follower.channel_received(data)
 
     def ended(self, socket: MasterSocket, reason: str) -> None:
         """Handle the end of the connection."""
         self._socket = None
-        with self._server.guard:
+        with self._loop.guard:
             self._follower.channel_closed(reason)
 
 

@@ -13,22 +13,23 @@ import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rillet.errors import Corrupt, StoreError
+from rillet.persistence.aof.service import AofService
 from rillet.replication.handshake import LinkOptions
 from rillet.replication.replica import Follower
 from rillet.runtime.admission import FEW_REPLICAS, READ_ONLY
+from rillet.runtime.engine import Engine
 from rillet.runtime.replication import uses_channel
 from rillet.runtime.settings.settings import SettingError
 from rillet.server.connection import address_of
+from rillet.server.engine_loop import EngineLoop
 from rillet.server.log_lines import NOTICE, WARNING, in_words_of, say
 from rillet.server.replica_channel import MasterSocket, SecondSocket
 from rillet.server.replica_loading import Incoming, NewData, SnapshotFile, empty, load
+from rillet.server.replicas import Replicas
 from rillet.server.serve_while_loading import LoadingPhase
-
-if TYPE_CHECKING:
-    from rillet.server.server import Server
 
 _PAUSE = 0.001  # seconds between two turns of applying a buffer, in which the event loop handles what has come
 
@@ -58,17 +59,26 @@ class _Transport:
 
 
 class ReplicaLink:
-    """The link of a server to its master; `follower` has its state. `files`: the log, which stops during a load."""
+    """The link of a server to its master; `follower` has its state.
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
-        self._engine = server.engine
-        self._settings: Any = server.engine.settings
-        self.follower = Follower(server.engine, self, second=self)
+    replicas: those of this server. log: its log, which stops during a load, or None. write_log: called with the guard
+    held after changes of the master. port: returns the server's TCP port. is_stopping: whether the server stops.
+    """
+
+    def __init__(self, engine: Engine, loop: EngineLoop, replicas: Replicas, log: AofService | None, *,
+                 write_log: Callable[[], None], port: Callable[[], int], is_stopping: Callable[[], bool]) -> None:
+        self._engine = engine
+        self._loop = loop
+        self._replicas = replicas
+        self._write_log = write_log
+        self._port = port
+        self._is_stopping = is_stopping
+        self._settings: Any = engine.settings
+        self.follower = Follower(engine, self, second=self)
         self.phase: LoadingPhase | None = None
-        self.log: Any = None  # an AofService, or None
+        self._log = log
         self._connection: MasterSocket | None = None
-        self._channel = SecondSocket(server, self.follower)
+        self._channel = SecondSocket(engine.settings, loop, self.follower)
         self._loading: asyncio.Task[None] | None = None
         self._file: SnapshotFile | None = None
         self._size = 0
@@ -82,7 +92,7 @@ class ReplicaLink:
 
     def follow(self, host: str, port: int, *, resumable: bool = True) -> None:
         """Follow a master from now on (REPLICAOF host port)."""
-        self._server.replicas.stream()  # the changes so far count in the position, and replicas of this server follow
+        self._replicas.stream()  # the changes so far count in the position, and replicas of this server follow
         self._settings.replicaof = f"{host} {port}"
         self.follower.follow(host, port, resumable=resumable)
 
@@ -108,13 +118,13 @@ class ReplicaLink:
 
     def connect(self, host: str, port: int) -> None:
         """Begin to open a connection."""
-        self._connection = MasterSocket(self._server, self)
+        self._connection = MasterSocket(self._engine.settings, self._loop, self)
         self._connection.open(host, port)
 
     def opened(self, socket: MasterSocket) -> None:
         """Take a new connection."""
         self.follower.transport = _Transport(self, socket)
-        with self._server.guard:
+        with self._loop.guard:
             self.follower.opened()
 
     def received(self, socket: MasterSocket, data: bytes) -> None:
@@ -127,18 +137,18 @@ class ReplicaLink:
         uvloop counts the time from the begin of the current iteration, which may be long: a timer that is set in this
         iteration could run before the sockets are read. So it is set in the next one.
         """
-        loop = self._server.loop
+        loop = self._loop.loop
         loop.call_soon(loop.call_later, _PAUSE, self._apply, function)
 
     def _apply(self, function: Callable[[], None]) -> None:
         """Call a function that may apply changes of the master, and write the log."""
-        with self._server.guard:
+        with self._loop.guard:
             engine = self._engine
             if engine.refusal not in (None, READ_ONLY, FEW_REPLICAS) and self.follower.connected:
                 self._cannot_write()
             function()
             if engine.log is not None:
-                self._server.flush_log()
+                self._write_log()
 
     def _cannot_write(self) -> None:
         """End the process unless the settings allow a replica whose files lack changes of its master."""
@@ -149,16 +159,16 @@ class ReplicaLink:
     def ended(self, socket: MasterSocket, reason: str) -> None:
         """Handle the end of a connection, or a failure to open it."""
         self._connection = None
-        with self._server.guard:
+        with self._loop.guard:
             self.follower.lost(reason)
 
     def kill_soon(self, socket: MasterSocket) -> None:
         """End a connection in the next iteration of the event loop (CLIENT KILL)."""
-        self._server.loop.call_soon(self._kill, socket)
+        self._loop.loop.call_soon(self._kill, socket)
 
     def _kill(self, socket: MasterSocket) -> None:
         if socket is self._connection:
-            with self._server.guard:
+            with self._loop.guard:
                 self.follower.closed("")
 
     def disconnect(self) -> None:
@@ -204,7 +214,7 @@ class ReplicaLink:
     def options(self) -> LinkOptions:
         """Return what the handshake says about this server."""
         settings = self._settings
-        port = settings.replica_announce_port or (settings.tls_port if settings.tls_replication else self._server.port)
+        port = settings.replica_announce_port or (settings.tls_port if settings.tls_replication else self._port())
         version = settings.compat.redis_version.encode() if not settings.compat.valkey else b"9.1.0"
         return LinkOptions(
             settings.masteruser.encode("utf-8", "surrogateescape"),
@@ -269,7 +279,7 @@ class ReplicaLink:
     def _start(self, phase: LoadingPhase, source: Any, name: str, new: NewData | None) -> None:
         before = self._loading
         self.phase = phase
-        self._loading = self._server.loop.create_task(self._load(phase, source, name, new, before))
+        self._loading = self._loop.create_task(self._load(phase, source, name, new, before))
 
     async def _load(self, phase: LoadingPhase, source: Any, name: str, new: NewData | None,
                     before: asyncio.Task[None] | None) -> None:  # fmt: skip
@@ -282,7 +292,7 @@ class ReplicaLink:
         problem = ""
         db = 0
         loaded = False
-        with self._server.guard:
+        with self._loop.guard:
             self._stop_log()
             if new is None:
                 self.log_line("MASTER <-> REPLICA sync: Flushing old data")
@@ -298,7 +308,7 @@ class ReplicaLink:
             db = int(result.facts.get(b"repl-stream-db", b"0"))
 
         def is_over() -> bool:
-            return self.phase is not phase or self._server.is_stopping()
+            return self.phase is not phase or self._is_stopping()
 
         try:
             loaded = await phase.run(job, is_over)
@@ -312,7 +322,7 @@ class ReplicaLink:
                 empty(engine, False)
             return
         self.phase, self.follower.asynchronous = None, False
-        with self._server.guard:
+        with self._loop.guard:
             if not loaded:
                 if new is None:
                     empty(engine, False)
@@ -326,7 +336,7 @@ class ReplicaLink:
             self._restart_log(None if isinstance(source, Incoming) else Path(name))
             follower.loaded(db)
             if engine.log is not None:
-                self._server.flush_log()
+                self._write_log()
 
     def _delete_file(self, name: str, source: Any) -> None:
         """Delete a transferred file that nothing else needs (rdb-del-sync-files)."""
@@ -348,20 +358,20 @@ class ReplicaLink:
 
     def _stop_log(self) -> None:
         """Stop the log while the data is replaced; a rewrite begins it anew (stopAppendOnly)."""
-        if self.log is not None and self._settings.appendonly and not self._log_stopped:
+        if self._log is not None and self._settings.appendonly and not self._log_stopped:
             self._log_stopped = True
-            self.log.suspend()
+            self._log.suspend()
 
     def _restart_log(self, file: Path | None = None) -> None:
         """Begin the log with the new data (startAppendOnlyWithRetry).
 
         file: an RDB file with this data. In Valkey it becomes the base of the log (restartAOFWithSyncRdb).
         """
-        if not self._log_stopped:
+        if not self._log_stopped or self._log is None:
             return
         reuses = self._settings.compat.valkey and self._settings.aof_use_rdb_preamble
         try:
-            self.log.resume(file if reuses else None)
+            self._log.resume(file if reuses else None)
         except SettingError as error:
             say(f"{error}; trying again in a second", WARNING)
             return

@@ -11,7 +11,7 @@ replica has left.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rillet.errors import CommandError
 from rillet.persistence.fork import Children
@@ -19,11 +19,10 @@ from rillet.persistence.rdb.snapshots import Snapshots
 from rillet.replication.attached import AttachedReplica
 from rillet.replication.master import ReplicationStream, refuse_writes
 from rillet.replication.transfer import InlineTransfer, PipeTransfer, SavedTransfer, Transfer
+from rillet.runtime.engine import Engine
+from rillet.server.engine_loop import EngineLoop
 from rillet.server.replica_version import VersionQuestions
 from rillet.types.compat import Compat
-
-if TYPE_CHECKING:
-    from rillet.server.server import Server
 
 _SETTINGS = ("repl-backlog-size", "min-replicas-to-write", "min-replicas-max-lag")
 
@@ -31,14 +30,13 @@ _SETTINGS = ("repl-backlog-size", "min-replicas-to-write", "min-replicas-max-lag
 class Replicas:
     """The replication stream of a server, created when it is needed."""
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
-        self._engine = server.engine
+    def __init__(self, engine: Engine, loop: EngineLoop) -> None:
+        self._engine = engine
+        self._loop = loop
         # Of a server with files.
         self._children: Children | None = None
         self._snapshots: Snapshots | None = None
         self._questions: VersionQuestions | None = None
-        server.timers.jobs.append(self._cron)
         self._check_least()
 
     def use_files(self, children: Children, snapshots: Snapshots) -> None:
@@ -69,11 +67,11 @@ class Replicas:
         """Find the server of a replica."""
 
         def guarded(server: Compat | None) -> None:
-            with self._server.guard:
+            with self._loop.guard:
                 answered(server)
 
         if self._questions is None:
-            self._questions = VersionQuestions(self._server.loop, self._engine.settings)
+            self._questions = VersionQuestions(self._loop.loop, self._engine.settings)
         self._questions.ask(host, port, guarded)
 
     def close(self) -> None:
@@ -88,10 +86,11 @@ class Replicas:
         if self._children is None or self._snapshots is None:
             return InlineTransfer(stream, replicas)
         if diskless:
-            return PipeTransfer(stream, replicas, self._children, self._server.loop, self._server.guard)
+            return PipeTransfer(stream, replicas, self._children, self._loop.loop, self._loop.guard)
         return SavedTransfer(stream, replicas, self._snapshots)
 
-    def _cron(self) -> None:
+    def tick(self) -> None:
+        """Do the periodic work of the stream; the server's timer calls this."""
         if self._engine.replication.stream is not None:
             self._engine.replication.stream.cron()
 

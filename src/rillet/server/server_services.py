@@ -22,16 +22,13 @@ from rillet.server import acl_file
 from rillet.server.config_rewrite import rewrite
 from rillet.server.log_lines import LEVELS, say
 from rillet.server.pauses import BY_CLIENT, FOR_FAILOVER, FOREVER_MS
+from rillet.server.server import NEEDS_LOG, Server
 from rillet.server.shutdown import ShutdownOptions
 
 if TYPE_CHECKING:
     from rillet.server.persistence import ServerPersistence
     from rillet.server.process import Process
     from rillet.server.redis_conf import Configuration
-    from rillet.server.server import Server
-
-# Settings that only a server with an append-only file can change.
-NEEDS_LOG = ("appendonly", "appendfsync")
 
 
 class ServerServices(DefaultServices):
@@ -91,27 +88,27 @@ class ServerServices(DefaultServices):
 
     def serve_while_busy(self, caller: Any) -> bool:
         """Serve the other clients once while a script runs; only the event loop's thread can do this."""
-        if threading.get_ident() != self._server.thread:
+        if threading.get_ident() != self._server.engine_loop.thread:
             return False
         self._server.busy.serve(caller)
         return self._server.is_stopping()
 
     def script_ended(self) -> None:
         """Continue with the clients that connected while a script ran."""
-        if threading.get_ident() == self._server.thread:
+        if threading.get_ident() == self._server.engine_loop.thread:
             self._server.busy.script_ended()
 
     def broadcast_soon(self) -> None:
         """Send the keys that changed to the clients that cache them in the next loop iteration."""
-        self._server.broadcast_soon()
+        self._server.messages.broadcast_soon()
 
     def post(self, function: Callable[[], object]) -> None:
         """Call a function soon in the event loop, while the guard is held."""
-        self._server.post(function)
+        self._server.engine_loop.post(function)
 
     def call_later(self, seconds: float, function: Callable[[], object]) -> Callable[[], object]:
         """Call a function after a time in the event loop, while the guard is held."""
-        return self._server.call_later(seconds, function)
+        return self._server.engine_loop.call_later(seconds, function)
 
     def attach_replica(self, session: Any, history: str | None, offset: int) -> None:
         """Make a client's connection that of a replica (PSYNC, SYNC)."""
@@ -225,4 +222,4 @@ class DurableServices(FileServices, ServerServices):
         self._files.load_log()
 
 
-__all__ = ["NEEDS_LOG", "DurableServices", "ServerServices"]
+__all__ = ["DurableServices", "ServerServices"]

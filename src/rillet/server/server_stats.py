@@ -7,21 +7,21 @@ Rates are averages over the last 16 samples of the cron, as in Redis (server.c: 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
+from rillet.runtime.engine import Engine
 from rillet.server.connection import ClientConnection
-
-if TYPE_CHECKING:
-    from rillet.server.server import Server
 
 _SAMPLES = 16
 
 
 class ServerStats:
-    """The counters of one server."""
+    """The counters of one server. connections: the clients that are connected now."""
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
+    def __init__(self, engine: Engine, connections: Mapping[ClientConnection, None]) -> None:
+        self._engine = engine
+        self._connections = connections
         self.accepted = self.refused = 0
         self._received = self._sent = self._reads = self._writes = 0
         self._largest_read = 0
@@ -41,7 +41,7 @@ class ServerStats:
 
     def sample(self, now: int) -> None:
         """Record the current totals, from which the rates are computed."""
-        counted = self._server.engine.stats
+        counted = self._engine.stats
         self._samples.append((now, counted.commands_processed, *self._bytes(), counted.turns, counted.busy_ns))
 
     def reset(self) -> None:
@@ -56,13 +56,13 @@ class ServerStats:
         self._sent -= sent
 
     def _bytes(self) -> tuple[int, int]:
-        here = self._server.connections
+        here = self._connections
         return (self._received + sum(connection.received for connection in here),
                 self._sent + sum(connection.sent for connection in here))
 
     def _transfers(self) -> tuple[int, int]:
         """Return the number of reads from sockets and of writes to them. O(clients)"""
-        here = self._server.connections
+        here = self._connections
         return (self._reads + sum(connection.reads for connection in here),
                 self._writes + sum(connection.writes for connection in here))
 
@@ -76,7 +76,7 @@ class ServerStats:
 
     def clients(self) -> dict[str, Any]:
         """Return the server's fields of INFO clients."""
-        here = self._server.connections
+        here = self._connections
         return {
             "client_recent_max_input_buffer": max((one.last_read for one in here), default=0),
             "client_recent_max_output_buffer": max((len(one.session.out.buf) for one in here), default=0),
@@ -89,7 +89,7 @@ class ServerStats:
         received, sent = self._bytes()
         reads, writes = self._transfers()
         commands, incoming, outgoing, turns, busy = self._rates()
-        compat = self._server.settings.compat
+        compat = self._engine.settings.compat
         newer: dict[str, Any] = {}
         if compat.knows(72):
             newer["instantaneous_eventloop_cycles_per_sec"] = round(turns)

@@ -24,17 +24,15 @@ import contextlib
 import os
 import signal
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 from rillet.errors import CommandError
+from rillet.host.timers import EngineTimers
 from rillet.persistence.fork import Children
 from rillet.persistence.rdb.snapshots import PURPOSE, Snapshots, draft_name
 from rillet.runtime.engine import Engine
 from rillet.server.log_lines import WARNING, say
-from rillet.server.pauses import BY_CLIENT, FOR_SHUTDOWN, FOREVER_MS
-
-if TYPE_CHECKING:
-    from rillet.server.server import Server
+from rillet.server.pauses import BY_CLIENT, FOR_SHUTDOWN, FOREVER_MS, Pauses
 
 _SIGNAL_SETTINGS = {signal.SIGINT: "shutdown_on_sigint", signal.SIGTERM: "shutdown_on_sigterm"}
 _FAILED = "Errors trying to SHUTDOWN. Check logs."
@@ -58,16 +56,20 @@ class Shutdown:
         self._children = children
         self._snapshots = snapshots
         self._end_log = end_log
-        self._server: Server
+        self._timers: EngineTimers
+        self._guard: contextlib.AbstractContextManager[Any]
+        self._pauses: Pauses
+        self._stop: Callable[[], None]
         self._options = ShutdownOptions()
         self._ending = False
         self._signal = 0  # a signal that the periodic job has not handled
         self._deadline = 0  # while replicas are awaited: ms since the epoch
 
-    def attach(self, server: Server) -> None:
-        """Shut the server down on signals, and check the replicas periodically."""
-        self._server = server
-        server.timers.jobs.append(self._cron)
+    def attach(self, timers: EngineTimers, guard: contextlib.AbstractContextManager[Any], pauses: Pauses,
+               stop: Callable[[], None]) -> None:  # fmt: skip
+        """Shut the server down on signals, and check the replicas periodically; stop: requests the end."""
+        self._timers, self._guard, self._pauses, self._stop = timers, guard, pauses, stop
+        timers.jobs.append(self._cron)
         loop = asyncio.get_running_loop()
         for number in _SIGNAL_SETTINGS:
             try:
@@ -102,7 +104,7 @@ class Shutdown:
             self._deadline = engine.clock.uptime_ms() + timeout * 1000
             if not engine.paused:
                 engine.replication.stream.request_acks()
-            self._server.pauses.begin(FOR_SHUTDOWN, FOREVER_MS, True)
+            self._pauses.begin(FOR_SHUTDOWN, FOREVER_MS, True)
             say("Waiting for replicas before shutting down.")
             return False
         self._finish()
@@ -128,8 +130,8 @@ class Shutdown:
         """Shut down on a signal, with the flags of shutdown-on-sigterm and shutdown-on-sigint."""
         say(f"Received {signal.Signals(number).name} scheduling shutdown...", WARNING)
         self._signal = number
-        if not self._server.timers.paused:
-            with self._server.guard:
+        if not self._timers.paused:
+            with self._guard:
                 self._cron()
 
     def _cron(self) -> None:
@@ -177,8 +179,8 @@ class Shutdown:
             self._cancel()
             raise CommandError(_FAILED) from None
         self._ending = True
-        self._server.pauses.begin(BY_CLIENT, FOREVER_MS, writes_only=False)
-        self._server.request_stop()
+        self._pauses.begin(BY_CLIENT, FOREVER_MS, writes_only=False)
+        self._stop()
 
     def _cancel(self) -> None:
         """Let the server continue: reply to the clients that sent SHUTDOWN, and run the writes (cancelShutdown)."""
@@ -187,7 +189,7 @@ class Shutdown:
         for session in list(engine.sessions.values()):
             if session.blocked is not None and session.command is not None and session.command.fullname == "shutdown":
                 engine.blocking.fail(session, CommandError(_FAILED))
-        self._server.pauses.end(FOR_SHUTDOWN)
+        self._pauses.end(FOR_SHUTDOWN)
 
     def _save(self) -> None:
         options = self._options

@@ -20,6 +20,7 @@ clients in a handshake, and binds a listening socket to one context.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import ssl
 import warnings
@@ -28,12 +29,13 @@ from typing import TYPE_CHECKING, Any
 
 from rillet.errors import StoreError
 from rillet.real_time import monotonic
+from rillet.runtime.engine import Engine
 from rillet.runtime.settings.settings import Settings
+from rillet.server.engine_loop import EngineLoop
 from rillet.server.log_lines import LOGGER, VERBOSE, say
 
 if TYPE_CHECKING:
     from rillet.server.connection import ClientConnection
-    from rillet.server.server import Server
 
 HANDSHAKE_SECONDS = 10.0
 _READ = 256 * 1024
@@ -210,14 +212,44 @@ class _DirectWriter:
         return getattr(self._raw, name)
 
 
+class Handshakes:
+    """The clients of one server that have not completed the handshake of TLS: `waiting`, oldest first.
+
+    tls: the certificates. admit: whether a new client may stay.
+    """
+
+    def __init__(self, engine: Engine, loop: EngineLoop, tls: TlsContext,
+                 admit: Callable[[asyncio.Transport], bool]) -> None:  # fmt: skip
+        self.engine = engine
+        self.loop = loop
+        self.tls = tls
+        self.admit = admit
+        self.waiting: dict[TlsTransport, None] = {}
+
+    def end_slow(self) -> None:
+        """Disconnect clients whose handshake takes too long."""
+        oldest = monotonic() - HANDSHAKE_SECONDS
+        for transport in list(self.waiting) if self.waiting else ():
+            if transport.since > oldest:
+                return
+            LOGGER.info("Error accepting a client connection: the TLS handshake took too long")
+            self.waiting.pop(transport, None)
+            transport.abort()
+
+    def close(self) -> None:
+        """Disconnect all of them."""
+        for transport in list(self.waiting):
+            transport.abort()
+
+
 class TlsTransport:
     """One client's TLS: the protocol of its socket, and the transport of its ClientConnection."""
 
-    __slots__ = ("_busy", "_closed", "_connection", "_incoming", "_open", "_outgoing", "_paused", "_raw", "_server",
+    __slots__ = ("_busy", "_closed", "_connection", "_handshakes", "_incoming", "_open", "_outgoing", "_paused", "_raw",
                  "_ssl", "since")  # fmt: skip
 
-    def __init__(self, server: Server, connection: ClientConnection) -> None:
-        self._server = server
+    def __init__(self, handshakes: Handshakes, connection: ClientConnection) -> None:
+        self._handshakes = handshakes
         self._connection = connection
         self._raw: Any = None
         self._ssl: ssl.SSLObject | None = None
@@ -234,18 +266,18 @@ class TlsTransport:
     def connection_made(self, transport: Any) -> None:
         """Wait for the client's handshake, unless there are too many clients."""
         self._raw = transport
-        if not self._server.admit(transport):
+        if not self._handshakes.admit(transport):
             transport.abort()
             return
         self.since = monotonic()
-        self._server.handshakes[self] = None
+        self._handshakes.waiting[self] = None
 
     def data_received(self, data: bytes) -> None:
         """Decrypt received bytes, and give their contents to the connection."""
         if self._closed:
             return
         if self._ssl is None:
-            context = self._server.tls.current
+            context = self._handshakes.tls.current
             assert context is not None
             self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
             self._ssl = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
@@ -287,7 +319,7 @@ class TlsTransport:
             self._raw.close()
             return
         self._open = True
-        self._server.handshakes.pop(self, None)
+        self._handshakes.waiting.pop(self, None)
         self._flush()
         self._connection.connection_made(self)  # type: ignore[arg-type]
         self._log_in()
@@ -295,12 +327,12 @@ class TlsTransport:
 
     def _log_in(self) -> None:
         """Log the client in as the user that its certificate names (tls-auth-clients-user)."""
-        settings = self._server.settings
+        settings = self._handshakes.engine.settings
         assert self._ssl is not None
         if settings.tls_auth_clients_user == "off" or self._connection.transport is None:
             return
         names = [name.encode() for name in users_in(self._ssl.getpeercert(), settings.tls_auth_clients_user)]
-        name = self._server.engine.acl.log_in_by_certificate(self._connection.session, names)
+        name = self._handshakes.engine.acl.log_in_by_certificate(self._connection.session, names)
         if name:
             shown = "*redacted*" if settings.hide_user_data_from_log else name.decode()
             say(f"TLS: Auto-authenticated client as {shown}", VERBOSE)
@@ -357,7 +389,7 @@ class TlsTransport:
     def connection_lost(self, error: Exception | None) -> None:
         """Unregister the client."""
         self._closed = True
-        self._server.handshakes.pop(self, None)
+        self._handshakes.waiting.pop(self, None)
         if self._open:
             self._connection.connection_lost(error)
 
@@ -395,7 +427,7 @@ class TlsTransport:
         if self._paused:
             self._paused = False
             self._raw.resume_reading()
-            self._server.call_soon(self._continue)
+            self._handshakes.loop.call_soon(self._continue)
 
     def _continue(self) -> None:
         if not self._closed and not self._paused:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
-from collections.abc import Callable
 from typing import Any
 
 from rillet.server.connection import ClientConnection
@@ -37,8 +35,8 @@ class GuardedConnection(ClientConnection):
 
     def woken(self) -> None:
         # Any thread may wake a blocked client, but only the event loop's thread may change timers.
-        if threading.get_ident() == self.server.thread:
-            self.server.resume_soon(self)
+        if threading.get_ident() == self.server.engine_loop.thread:
+            self.server.replies.resume_soon(self)
         else:
             self.server.loop.call_soon_threadsafe(self.resume)
 
@@ -63,16 +61,6 @@ class GuardedConnection(ClientConnection):
             self.server.loop.call_soon_threadsafe(super().close)
 
 
-class GuardedServer(Server):
-    """A server whose connections may receive messages from other threads."""
-
-    def call_soon(self, function: Callable[[], None]) -> None:
-        """Call a function in the event loop's next iteration; may be called from any thread."""
-        # If the loop has ended, its clients are disconnected, and their messages are dropped.
-        with contextlib.suppress(RuntimeError):
-            self.loop.call_soon_threadsafe(function)
-
-
 def descriptors(server: Server) -> list[int]:
     """Return the file descriptors of a server's listening and connected sockets."""
     numbers = [sock.fileno() for listener in server.addresses.listeners for sock in listener.sockets]
@@ -83,4 +71,4 @@ def descriptors(server: Server) -> list[int]:
     return numbers
 
 
-__all__ = ["TURNS_OF_AN_ACCEPT", "GuardedConnection", "GuardedServer", "descriptors"]
+__all__ = ["TURNS_OF_AN_ACCEPT", "GuardedConnection", "descriptors"]

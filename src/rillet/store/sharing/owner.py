@@ -34,7 +34,7 @@ from rillet.store.sharing.owner_services import QuietServices
 from rillet.store.sharing.owner_thread import OwnerThread, redirect_to_null
 
 if TYPE_CHECKING:
-    from rillet.store.sharing.guarded_server import GuardedServer
+    from rillet.server.server import Server
     from rillet.store.sharing.serving import EngineServer
 
 LOGGER, LOG = logger("owner"), logger("log")
@@ -99,12 +99,12 @@ class Owner:
                 self._thread.end()
             return self._server
 
-    def _new_server(self, kind: type[GuardedServer] | None = None) -> EngineServer:
-        from rillet.store.sharing.guarded_server import GuardedServer
+    def _new_server(self, kind: type[Server] | None = None) -> EngineServer:
+        from rillet.server.server import Server
         from rillet.store.sharing.served_owner import OwnerServices
         from rillet.store.sharing.serving import EngineServer
 
-        return EngineServer(self.engine, self.lock, kind or GuardedServer, lambda server: OwnerServices(self, server),
+        return EngineServer(self.engine, self.lock, kind or Server, lambda server: OwnerServices(self, server),
                             self._socket)  # fmt: skip
 
     def _warn(self, text: str) -> None:

@@ -39,10 +39,10 @@ from rillet.host.engine_lock import engine_lock
 from rillet.modules.loading import NO_MODULES, OpenModules
 from rillet.real_time import monotonic
 from rillet.server.connection import ClientConnection
-from rillet.server.server import calm_garbage_collector
+from rillet.server.server import Server, calm_garbage_collector
 from rillet.server.unix_socket import UnixSocket
 from rillet.store.arguments.store_settings import FILES, settings_of
-from rillet.store.sharing.guarded_server import TURNS_OF_AN_ACCEPT, GuardedServer
+from rillet.store.sharing.guarded_server import TURNS_OF_AN_ACCEPT
 from rillet.store.sharing.owner import Owner
 from rillet.store.sharing.serving import EngineServer
 
@@ -100,7 +100,7 @@ class Answers:
             self._pipe.close()
 
 
-class _ClientServer(GuardedServer):
+class _ClientServer(Server):
     """A server that syncs the log when a client leaves."""
 
     def forget(self, connection: ClientConnection) -> None:
@@ -120,7 +120,7 @@ class SeparateOwner(Owner):
         super().__init__(directory, settings, engine_lock(), answers.progress, separate=True, modules=request.modules)
         self.server().where()  # its client connects at once
 
-    def _new_server(self, kind: type[GuardedServer] | None = None) -> EngineServer:
+    def _new_server(self, kind: type[Server] | None = None) -> EngineServer:
         return super()._new_server(kind or _ClientServer)
 
     def cron(self) -> None:

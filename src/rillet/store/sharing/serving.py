@@ -35,7 +35,7 @@ from rillet.server import listeners
 from rillet.server.server import Server, event_loop_factory
 from rillet.server.server_services import ServerServices
 from rillet.server.unix_socket import CannotListen, UnixSocket, unix_url
-from rillet.store.sharing.guarded_server import TURNS_OF_AN_ACCEPT, GuardedConnection, GuardedServer, descriptors
+from rillet.store.sharing.guarded_server import TURNS_OF_AN_ACCEPT, GuardedConnection, descriptors
 from rillet.store.sharing.owner_thread import redirect_to_null
 from rillet.store.transports.connected import AttachedTransport
 
@@ -282,7 +282,8 @@ class EmbeddedServices(ServerServices):
 
     def _check_free(self) -> None:
         link = self._engine.replication.link
-        if link is not None and link is not self._server.replica.follower:
+        followed = self._server.followed
+        if link is not None and (followed is None or link is not followed.follower):
             raise CommandError("this store is a replica of rillet.follow: close it, and open another store")
 
     def shutdown(self, *, save: bool, nosave: bool, force: bool, now: bool) -> bool:
@@ -297,8 +298,8 @@ class EngineServer:
     """
 
     def __init__(self, engine: Engine, lock: contextlib.AbstractContextManager[Any],
-                 server: type[GuardedServer] = GuardedServer,
-                 services: Callable[[GuardedServer], ServerServices] = EmbeddedServices,
+                 server: type[Server] = Server,
+                 services: Callable[[Server], ServerServices] = EmbeddedServices,
                  unix: UnixSocket | None = None) -> None:  # fmt: skip
         self._engine = engine
         self._services = engine.services
@@ -306,7 +307,7 @@ class EngineServer:
         loop = self._thread.loop
         with lock:
             self.server = server(engine, connection=GuardedConnection, guard=lock)
-            self.server.loop, self.server.thread = loop, self._thread.number
+            self.server.engine_loop.use(loop, self._thread.number)
             engine.services = services(self.server)
         self._started = asyncio.run_coroutine_threadsafe(self.server.start(tcp=False, unix=unix), loop)
 
