@@ -186,6 +186,36 @@ def test_other_times_are_rejected() -> None:
         assert list(store.keys()) == ["jobs"]
 
 
+def test_many_entries_are_delayed(store: Store) -> None:
+    stream = store.stream("jobs")
+    times = stream.add_many(({"n": n} for n in range(5)), delay=3600, batch=2)
+    assert len(times) == 5
+    assert times == sorted(times)
+    assert stream.add_many([{"n": 5}, {"n": 6}], at=PAST, maxlen=1, approximate=False) == [PAST, PAST]
+    assert stream.add_many([], delay=1) == []
+    assert [one.fields["n"] for one in stream.delayed()] == ["5", "6", "0", "1", "2", "3", "4"]
+    assert stream.deliver_due() == 2
+    assert [entry["n"] for entry in stream] == ["6"]
+    wrongs: list[Any] = [{"create": False}, {"idmpauto": "p"}, {"ref_policy": "KEEPREF"}]
+    for wrong in wrongs:
+        with pytest.raises(ValueError, match="cannot be combined with delay and at"):
+            stream.add_many([{"n": 1}], delay=1, **wrong)
+    with pytest.raises(ValueError, match="cannot be combined with delay and at"):
+        stream.add_many([(5, {"n": 1})], delay=1)  # type: ignore[list-item]
+    with pytest.raises(ValueError, match="pass either delay or at: both were passed"):
+        stream.add_many([{"n": 1}], delay=1, at=PAST)  # type: ignore[call-overload]
+    assert stream.delayed_count() == 5
+
+
+def test_a_task_delays_many_entries(store: Store) -> None:
+    async def body() -> None:
+        stream = store.aio().stream("jobs")
+        assert len(await stream.add_many([{"n": 1}, {"n": 2}], delay=3600)) == 2
+        assert await stream.delayed_count() == 2
+
+    asyncio.run(body())
+
+
 def test_a_typed_stream_delays_values(store: Store) -> None:
     stream = store.stream("jobs", codec="json")
     worker = stream.group("workers").consumer("one")

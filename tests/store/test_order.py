@@ -429,7 +429,8 @@ def test_a_group_that_was_deleted_begins_again(timed: Group, claim_idle: float |
     loop = _loop(timed, "one", claim_idle=claim_idle)
     next(loop)
     assert [message.id.ms for message in loop] == [4]
-    timed.delete()
+    timed.store.execute("XGROUP", "DESTROY", "orders", "billing")
+    assert _helpers(timed) == [True, True, True]
     timed.stream.delete(1)
     again = timed.stream.group("billing")
     assert sorted(_ids(_loop(again, "two", claim_idle=claim_idle))) == [2, 3, 4]
@@ -439,6 +440,10 @@ def test_a_group_that_was_deleted_begins_again(timed: Group, claim_idle: float |
     again.store.delete("orders")
     _add(again, A, B)
     assert sorted(_ids(_loop(again.stream.group("billing"), "two", claim_idle=claim_idle))) == [1, 2]
+    _add(again, A)
+    next(_loop(again.stream.group("billing"), "two", claim_idle=claim_idle))
+    assert again.delete()
+    assert _helpers(timed) == [False, False, False]
 
 
 # -- errors ------------------------------------------------------------------------------------------------------------
@@ -457,6 +462,11 @@ def test_a_message_without_the_field(timed: Group, clock: StoreClock) -> None:
         clock.advance(61)
         assert _ids(_loop(timed, "one", max_deliveries=2, dead_letters="dead")) == []
     assert [entry["_id"] for entry in timed.store.stream("dead")] == ["2-0", "4-0"]
+    assert _helpers(timed) == [False, False, False]
+    _add(timed, None)
+    with pytest.raises(InvalidEntry) as caught:
+        next(_loop(timed, "one"))
+    assert caught.value.message.ack()
     assert _helpers(timed) == [False, False, False]
 
 

@@ -158,7 +158,8 @@ class Exponential:
         return f"Exponential({self.first:g}, factor={self.factor:g}, most={self.most:g}, jitter={self.jitter:g})"
 
 
-def _in_process(store: Any) -> bool:
+def in_process(store: Any) -> bool:
+    """Return whether the engine of a store is in this process."""
     return bool(getattr(store, "synchronous", store).owner)
 
 
@@ -177,7 +178,7 @@ class Delays:
         self._used = [False] * len(groups)
         self._seen = [False] * len(groups)  # whether has_retries was set at the last look
         self._next = 0.0
-        self.look = LOOK_IN_PROCESS if _in_process(groups[0].store) else LOOK
+        self.look = LOOK_IN_PROCESS if in_process(groups[0].store) else LOOK
         self.forbidden = False  # the user has no permission for these keys
         self.sees_order = True  # or at least for those of delays
 
@@ -240,5 +241,5 @@ def other_order(group: Any, field: bytes) -> ValueError:
 
 __all__ = [
     "LOOK_UNUSED", "WAITING", "Backoff", "DelayedEntry", "Delays", "Exponential", "Retry", "delayed_of", "due_time",
-    "moment", "other_order", "retries_of", "scored", "waiting_command",
+    "in_process", "moment", "other_order", "retries_of", "scored", "waiting_command",
 ]  # fmt: skip

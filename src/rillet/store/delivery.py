@@ -256,6 +256,7 @@ class Turns:
         messages = []
         for raw_id, flat, deliveries, spent in rows:
             message = Message(raw_id, flat, group, None if deliveries > 1 else 0, deliveries, consumer.key)
+            message.fenced, message.turn = True, options.turn
             if spent:
                 yield from _discard(message, options)
             else:

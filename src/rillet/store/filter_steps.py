@@ -8,7 +8,8 @@ reply is no longer than that of a page; the caller repeats it. The scripts run i
 a loop waits by XREAD until the stream has a new entry (rillet.store.delivery).
 
 Rejected: a command of rillet, which would be faster, and which Redis does not have. Rejected: filters in the client,
-which receives everything; `Stream.range` uses one if the user may not run scripts.
+which receives everything; `Stream.range` uses one if the user may not run scripts, and in process, where nothing is
+sent: there a page of XRANGE and a filter in Python take half the time of a script.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ from rillet.errors import (
     StoreError,
     StoreTimeout,
 )
-from rillet.keyspace.helper_keys import retries_key
+from rillet.keyspace.helper_keys import order_keys, retries_key
 from rillet.store.arguments.argument_checks import flag, integer_of, one_of, whole_number
 from rillet.store.arguments.durations import Seconds, milliseconds_in
 from rillet.store.arguments.encoding import IDLike, decode, encode_id, encode_name, parse_id
@@ -213,10 +213,16 @@ class Group(Generic[T]):
         self.store.run(argv + _entries_read(entries_read))
 
     def delete(self) -> bool:
-        """Delete the group and its pending entries (XGROUP DESTROY); return whether it existed. O(pending)"""
+        """Delete the group and its pending entries (XGROUP DESTROY); return whether it existed. O(pending)
+
+        Also deletes the keys of its order (messages(order_by=...)), if the user may.
+        """
         self._creates = False
         try:
-            return bool(self.store.run([b"XGROUP", b"DESTROY", self.stream.key, self.key]))
+            deleted = bool(self.store.run([b"XGROUP", b"DESTROY", self.stream.key, self.key]))
+            with contextlib.suppress(NoPerm):
+                self.store.run([b"DEL", *order_keys(self.stream.key, self.key)])
+            return deleted
         except CommandError as error:
             if "requires the key to exist" in str(error):
                 return False

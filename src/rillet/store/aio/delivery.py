@@ -202,6 +202,7 @@ class AsyncTurns:
         messages = []
         for raw_id, flat, deliveries, spent in rows:
             message = AsyncMessage(raw_id, flat, group, None if deliveries > 1 else 0, deliveries, consumer.key)
+            message.fenced, message.turn = True, options.turn
             if spent:
                 yield from _discard(message, options)
             else:

@@ -22,7 +22,7 @@ from rillet.errors import (
     StoreError,
     StoreTimeout,
 )
-from rillet.keyspace.helper_keys import retries_key
+from rillet.keyspace.helper_keys import order_keys, retries_key
 from rillet.store.aio.command_steps import drive, run_step
 from rillet.store.aio.delivery import Steps, counted, delivery, new_messages_of, read_commands, read_options, valued
 from rillet.store.aio.message import AsyncMessage, lost_leases, new_messages, old_messages
@@ -195,10 +195,16 @@ class AsyncGroup(Generic[T]):
         await self.store.run(argv + _entries_read(entries_read))
 
     async def delete(self) -> bool:
-        """Delete the group and its pending entries (XGROUP DESTROY); return whether it existed. O(pending)"""
+        """Delete the group and its pending entries (XGROUP DESTROY); return whether it existed. O(pending)
+
+        Also deletes the keys of its order (messages(order_by=...)), if the user may.
+        """
         self._creates = False
         try:
-            return bool(await self.store.run([b"XGROUP", b"DESTROY", self.stream.key, self.key]))
+            deleted = bool(await self.store.run([b"XGROUP", b"DESTROY", self.stream.key, self.key]))
+            with contextlib.suppress(NoPerm):
+                await self.store.run([b"DEL", *order_keys(self.stream.key, self.key)])
+            return deleted
         except CommandError as error:
             if "requires the key to exist" in str(error):
                 return False

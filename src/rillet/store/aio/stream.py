@@ -27,11 +27,11 @@ from rillet.store.arguments.policies import (
 )
 from rillet.store.arguments.positions import Position, encode_after, encode_new_id, encode_position, exact_id
 from rillet.store.atomic_steps import MOST_WORDS, STEP_SIZE, add_delayed, deliver_due
-from rillet.store.delays import WAITING, DelayedEntry, delayed_of, due_time, moment, waiting_command
+from rillet.store.delays import WAITING, DelayedEntry, delayed_of, due_time, in_process, moment, waiting_command
 from rillet.store.delivery_options import DeliveryOptions, End, Stop
 from rillet.store.entry import Entry, T, Where, entries_of, named, stream_part
 from rillet.store.info_records import GroupInfo, groups_of
-from rillet.store.stream import _NEW, BATCH, BOUNDS, Stream, _is_pair, _next_of
+from rillet.store.stream import _NEW, _NOT_LATER, BATCH, BOUNDS, Stream, _is_pair, _next_of
 from rillet.store.typed.forms import Form, OnInvalid, append_value, typed_entries
 from rillet.types.stream.id import StreamID
 
@@ -100,12 +100,8 @@ class AsyncStream(Generic[T]):
         """
         if delay is not None or at is not None:
             if id is not _NEW or create is not True or (ref_policy, idmp, idmpauto) != (None, None, None):
-                raise ValueError("id, create, ref_policy, idmp and idmpauto cannot be combined with delay and at: the "
-                                 "entry is added later")  # fmt: skip
-            words = [*add_arguments(True, None, maxlen, minid, approximate, limit), b"*"]
-            self._append(words, fields)
-            if len(words) > MOST_WORDS:
-                raise ValueError(f"an entry with delay or at has at most {MOST_WORDS // 2 - 5} fields")
+                raise ValueError(_NOT_LATER)
+            words = self._delayed(add_arguments(True, None, maxlen, minid, approximate, limit), fields)
             return moment(int(await self.store.run(add_delayed(self.key, *due_time(delay, at), words))))
         argv = [b"XADD", self.key]
         trims = maxlen is not None or minid is not None or limit is not None
@@ -116,6 +112,14 @@ class AsyncStream(Generic[T]):
         argv.append(b"*" if id is _NEW else encode_new_id(id))
         self._append(argv, fields)
         return await self.store.id_of(argv)
+
+    def _delayed(self, options: Sequence[bytes], fields: T) -> list[bytes]:
+        """Return the words of an entry that is added later."""
+        words = [*options, b"*"]
+        self._append(words, fields)
+        if len(words) > MOST_WORDS:
+            raise ValueError(f"an entry with delay or at has at most {MOST_WORDS // 2 - 5} fields")
+        return words
 
     def _append(self, argv: list[bytes], fields: T) -> None:
         """Append the fields of an entry to a command."""
@@ -149,6 +153,16 @@ class AsyncStream(Generic[T]):
                        idmpauto: Value | None = None) -> list[StreamID]: ...  # fmt: skip
 
     @overload
+    async def add_many(self, entries: Iterable[T], *, delay: Seconds, batch: int = BATCH, maxlen: int | None = None,
+                       minid: Position | None = None, approximate: bool = True,
+                       limit: int | None = None) -> list[datetime]: ...  # fmt: skip
+
+    @overload
+    async def add_many(self, entries: Iterable[T], *, at: datetime, batch: int = BATCH, maxlen: int | None = None,
+                       minid: Position | None = None, approximate: bool = True,
+                       limit: int | None = None) -> list[datetime]: ...  # fmt: skip
+
+    @overload
     async def add_many(self, entries: Iterable[T | tuple[Position, T]], *, batch: int = BATCH,
                        maxlen: int | None = None, minid: Position | None = None, approximate: bool = True,
                        limit: int | None = None, create: bool, ref_policy: RefPolicy | None = None,
@@ -158,14 +172,20 @@ class AsyncStream(Generic[T]):
     async def add_many(self, entries: Iterable[T | tuple[Position, T]], *, batch: int = BATCH,
                        maxlen: int | None = None, minid: Position | None = None, approximate: bool = True,
                        limit: int | None = None, create: bool = True, ref_policy: RefPolicy | None = None,
-                       idmp: tuple[Value, Iterable[Value]] | None = None,
-                       idmpauto: Value | None = None) -> Any:  # fmt: skip
+                       idmp: tuple[Value, Iterable[Value]] | None = None, idmpauto: Value | None = None,
+                       delay: Seconds | None = None, at: datetime | None = None) -> Any:  # fmt: skip
         """Append entries and return their IDs. An item is the fields, or (id, fields) to set the ID.
 
         Each batch is one exchange and one write to the log. If an entry is rejected, the other entries of its batch are
         added, the error is raised, and later batches are not sent. The other arguments are those of `add`; idmp has the
-        producer and an iterable with the message ID of each entry.
+        producer and an iterable with the message ID of each entry. With delay or at, the times are returned when the
+        entries are due.
         """
+        if delay is not None or at is not None:
+            if create is not True or (ref_policy, idmp, idmpauto) != (None, None, None):
+                raise ValueError(_NOT_LATER)
+            options = add_arguments(True, None, maxlen, minid, approximate, limit)
+            return await self._add_later(entries, whole_number(batch, "batch", 1), due_time(delay, at), options)
         start = [b"XADD", self.key, *add_arguments(create, ref_policy, maxlen, minid, approximate, limit)]
         batch = whole_number(batch, "batch", 1)
         message_ids = None if idmp is None else message_ids_of(idmp)
@@ -194,6 +214,20 @@ class AsyncStream(Generic[T]):
                 ids += await self._send(commands)
                 commands = []
         return ids + await self._send(commands)
+
+    async def _add_later(self, entries: Any, batch: int, due: tuple[bytes, int],
+                         options: Sequence[bytes]) -> list[datetime]:  # fmt: skip
+        """Append entries when they are due; return these times."""
+        times: list[datetime] = []
+        commands: list[list[bytes]] = []
+        for item in items_of(entries, "entries", "entries"):
+            if type(item) is tuple and len(item) == 2 and (self.form is not None or not _is_pair(item[0])):
+                raise ValueError(_NOT_LATER)
+            commands.append(add_delayed(self.key, *due, self._delayed(options, item)))
+            if len(commands) >= batch:
+                times += [moment(int(time)) for time in await self.store.run_many(commands)]
+                commands = []
+        return times + [moment(int(time)) for time in await self.store.run_many(commands)]
 
     async def _send(self, commands: list[list[bytes]]) -> list[StreamID | None]:
         return [None if reply is None else parse_id(reply) for reply in await self.store.run_many(commands)]
@@ -301,10 +335,14 @@ class AsyncStream(Generic[T]):
         conditions = Conditions(where)
         command, key, first, last = argv
         most = SEARCHED if count is None else max(1, min(count, SEARCHED))
+        remote = not in_process(self.store)  # else a script sends nothing less, and is slower
         while True:
             try:
-                after, rows = await self.store.run(search(key, command, first, last, most, conditions.words))
+                if remote:
+                    after, rows = await self.store.run(search(key, command, first, last, most, conditions.words))
             except CommandError:  # scripts are not allowed; XRANGE reports any other error
+                remote = False
+            if not remote:
                 page = await self.store.run([command, key, first, last, b"COUNT", b"%d" % SEARCHED])
                 after = page[-1][0] if len(page) == SEARCHED else b""
                 rows = [row for row in page if conditions.match(row[1])]
