@@ -6,9 +6,9 @@ every unknown name, every malformed value and every contradiction, so that a use
 The class `Options` declares each option once: attribute, parser, default and use (such as batch read or write).
 `TABLE` lists these declarations. `Options.refuse` rejects options that do not apply to a use.
 
-One of four options selects the keys to read: `stream` (one key), `streams` (keys with commas between them),
-`streamPattern` (a glob, resolved again for every micro-batch), or `stream` with `partitioned` = n, which selects the n
-keys <stream>:0 to <stream>:<n - 1>.
+One of five options selects the keys to read: `stream` (one key), `streams` (keys with commas between them),
+`streamPattern` (a glob, resolved again for every micro-batch), `partitionedStream` (a partitioned stream of the
+library), or `stream` with `partitioned` = n, which selects the n keys <stream>:0 to <stream>:<n - 1>.
 """
 
 from __future__ import annotations
@@ -148,6 +148,7 @@ class Options(SinkOptions):
     type: str = option(one_of("stream"), ALL, "stream")
     stream: str = option(non_empty, ALL, "")
     partitioned: int | None = option(whole_number(1), ALL)
+    partitioned_stream: str | None = option(non_empty, ALL)
     streams: tuple[str, ...] | None = option(names, READ)
     stream_pattern: str | None = option(non_empty, READ)
     read_from: str = option(one_of("master", "replica"), READ, "master")
@@ -195,8 +196,8 @@ class Options(SinkOptions):
             raise OptionError(f"rillet: {NO_STREAM}")
 
     def keys(self) -> tuple[str, ...] | None:
-        """Return the selected keys; None for a pattern, which the servers must resolve."""
-        if self.stream_pattern is not None:
+        """Return the selected keys; None for a pattern or a partitioned stream, which the servers must resolve."""
+        if self.stream_pattern is not None or self.partitioned_stream is not None:
             return None
         if self.streams is not None:
             return self.streams
@@ -257,7 +258,8 @@ BATCH_ONLY = _for(BATCH)
 FOLLOW_ONLY = _for(FOLLOW)
 WRITE_ONLY = _for(WRITE)
 
-_SELECTORS = ("stream", "streams", "streampattern", "partitioned")  # the options that select the keys to read
+# The options that select the keys to read.
+_SELECTORS = ("stream", "streams", "streampattern", "partitioned", "partitionedstream")
 _NOT_TOGETHER = (
     ("startingOffsets", "startingTimestamp"),
     ("endingOffsets", "endingTimestamp"),
@@ -265,6 +267,8 @@ _NOT_TOGETHER = (
     ("fieldColumns", "fields"),
     ("streamColumn", "stream"),
     ("streamColumn", "partitioned"),
+    *(("partitionedStream", name) for name in ("streamColumn", "partitionColumn", "minPartitions", "group", "archive",
+                                               "idColumn")),
 )
 _NEEDS = (
     ("partitioned", "stream"),
@@ -333,7 +337,7 @@ def server_problems(values: Mapping[str, str]) -> list[str]:
 def _contradictions(values: Mapping[str, str]) -> list[str]:
     """Return error messages for missing options and for combinations that are not allowed."""
     wrong = []
-    selectors = [name for name in ("stream", "streams", "streamPattern") if name.lower() in values]
+    selectors = [name for name in ("stream", "streams", "streamPattern", "partitionedStream") if name.lower() in values]
     if len(selectors) > 1:
         wrong.append(f"give only one of {' and '.join(selectors)}")
     return wrong + pair_problems(values, _NOT_TOGETHER, _NEEDS) + server_problems(values)
@@ -355,7 +359,7 @@ def pair_problems(values: Mapping[str, str], not_together: Pairs, needs: Pairs) 
 
 def _missing(values: Mapping[str, str]) -> list[str]:
     """Return [error message] if no option selects a stream; only added to other errors, as rows may name streams."""
-    named = any(name in values for name in ("stream", "streams", "streampattern", "streamcolumn"))
+    named = any(name in values for name in (*_SELECTORS, "streamcolumn"))
     return [] if named else [NO_STREAM]
 
 

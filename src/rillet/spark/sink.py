@@ -50,6 +50,8 @@ from rillet.spark.write.writer import PlainSender, Sender
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+    from rillet.store.partitions.layout import Layout
+
 log = logger("spark")
 
 
@@ -71,7 +73,7 @@ class _Writer(InTask):
         with plainly():
             options.refuse(READ_ONLY, "writing")
             self.options = options
-            self.layout = RowEncoder(options, schema)
+            self.layout = RowEncoder(options, schema, self._partitions(options))
             if options.exactly_once == "idmp" and options.id_column is not None:
                 raise OptionError("rillet: leave out idColumn: with exactlyOnce=idmp the server generates the IDs")
             self.transactional = options.exactly_once in ("auto", "transaction")
@@ -80,6 +82,16 @@ class _Writer(InTask):
                 raise OptionError("rillet: order=stream needs a single stream: leave out partitioned and streamColumn")
             if options.order == "stream" and not self.may_order:
                 raise OptionError(f"rillet: order=stream is not possible with exactlyOnce={options.exactly_once}")
+
+    @staticmethod
+    def _partitions(options: Options) -> Layout | None:
+        """Return the description of the partitioned stream to write to, if the options name one."""
+        if options.partitioned_stream is None:
+            return None
+        from rillet.spark.read.partitioned import description
+
+        with Servers(options) as servers:
+            return retry(servers, lambda: description(options, servers))
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Append the rows of a write task to their streams."""

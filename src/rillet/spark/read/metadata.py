@@ -43,6 +43,10 @@ def selected_streams(options: Options, servers: Servers) -> list[str]:
     keys = options.keys()
     if keys is not None:
         return list(keys)
+    if options.partitioned_stream is not None:
+        from rillet.spark.read.partitioned import description, keys_of_all  # only these reads need the library
+
+        return keys_of_all(description(options, servers))
     return [key.decode() for key in servers.scan(options.stream_pattern or "*")]
 
 

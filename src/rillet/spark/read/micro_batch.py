@@ -127,9 +127,10 @@ class MicroBatchReader:
         infos = stream_infos(self.servers, self._streams())
         require_streams(self.options, self.servers, infos)
         streams, added = {}, {}
+        readable = self._readable(infos, {})
         for stream, info in infos.items():
             start = self.options.start_of(stream)
-            if info is None:
+            if info is None or (start is not None and stream not in readable):
                 continue
             streams[stream] = info.last if start is None else start
             if start is None and info.added is not None:
@@ -218,7 +219,7 @@ class MicroBatchReader:
 
     def _streams(self, now: bool = False) -> list[str]:
         """Return the selected streams; `now`: find the streams that match a pattern even if the last SCAN is recent."""
-        if self.options.keys() is not None:
+        if self.options.keys() is not None or self.options.partitioned_stream is not None:
             return selected_streams(self.options, self.servers)
         begun = monotonic()
         if now or begun - self._resolved_at > 20 * self._resolve_seconds or key_count(self.servers) <= FEW_KEYS:
@@ -227,10 +228,24 @@ class MicroBatchReader:
             self._resolve_seconds = self._resolved_at - begun
         return self._matched
 
+    def _readable(self, infos: Mapping[str, StreamInfo | None], start: Mapping[str, StreamID]) -> list[str]:
+        """Return the streams that the next batch may read: all, or of a partitioned stream those of some epochs."""
+        if self.options.partitioned_stream is None:
+            return list(infos)
+        from rillet.spark.read.partitioned import description, open_keys
+
+        return open_keys(description(self.options, self.servers), infos, start)
+
     def _read_states(self, start: Offset) -> StreamStates:
         """Read the counters of the selected streams and of the streams in an offset, and check for data loss."""
         streams = self._streams()
+        if self.options.partitioned_stream is not None:
+            from rillet.spark.read.partitioned import description, without_read
+
+            start = without_read(start, description(self.options, self.servers))
         infos = stream_infos(self.servers, [*streams, *start.streams])
+        if self.options.partitioned_stream is not None:
+            streams = self._readable(infos, start.streams)
         self._check_checkpoint(start, streams, infos)
         self._infos_for_report = infos
         places = self.guard.check(start, infos)
@@ -262,6 +277,8 @@ class MicroBatchReader:
             unselected = sorted({*unselected}.difference(self._streams(now=True)))  # the last SCAN may be too old
         if unselected:
             reads = _listed(streams) if named else f"streams that match {self.options.stream_pattern!r}"
+            if self.options.partitioned_stream is not None:
+                reads = f"the partitioned stream {self.options.partitioned_stream!r}"
             stored = _listed(unselected)
             raise ConnectorError(f"rillet: the checkpoint belongs to {stored}, but the query reads {reads}")
 

@@ -246,6 +246,8 @@ class Planner:
         cuts = self._cut_ids(taken, boundaries, total / parts)
         ranges = [(one.span.stream, one.span.low, one.end) for one in taken]
         ends = {one.span.stream: one.end for one in taken}
+        if self.options.partitioned_stream is not None:  # one task for each partition keeps its order
+            return Batch(ends, tuple((span,) for span in ranges if span[1] < span[2]), self._left(taken))
         return Batch(ends, tuple(tasks(ranges, boundaries, cuts)), self._left(taken))
 
     def _is_last(self, sized: Sequence[SizedRange], cap: int) -> bool:

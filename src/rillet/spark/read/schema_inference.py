@@ -35,6 +35,7 @@ from rillet.client.servers import Servers
 from rillet.columns.row_builder import SOURCES
 from rillet.protocol.reply_parser import ReplyError
 from rillet.spark.options import Options
+from rillet.spark.read.metadata import selected_streams
 from rillet.spark.read.stream_info import stream_error
 
 if TYPE_CHECKING:
@@ -103,6 +104,8 @@ class FieldType:
 def sample(options: Options, servers: Servers) -> list[list[bytes]]:
     """Return the first and last entries of the streams, each as a list of alternating fields and values."""
     named = options.keys()
+    if options.partitioned_stream is not None:
+        named = tuple(selected_streams(options, servers))
     keys = [name.encode() for name in named] if named is not None else servers.scan(options.stream_pattern or "*")
     keys = keys[: options.sample_entries]
     each = max(1, options.sample_entries // max(1, len(keys)))

@@ -28,8 +28,10 @@ from typing import Any
 from rillet.client.errors import ConnectorError, refusal
 from rillet.client.servers import Servers
 from rillet.protocol.reply_parser import ReplyError
-from rillet.types.stream.id import StreamID
+from rillet.spark.option_types import EARLIEST
+from rillet.types.stream.id import MAX, StreamID
 
+SEALED = StreamID(MAX, MAX)
 LARGE_ENTRY = 16384  # the size of a large entry in bytes
 
 
@@ -50,14 +52,18 @@ class StreamInfo:
         """Return the StreamInfo for one XINFO STREAM reply."""
         edges = [entry for entry in (reply.get("first-entry"), reply.get("last-entry")) if entry]
         deleted = reply.get("max-deleted-entry-id")
+        top = StreamID.parse(reply["last-entry"][0]) if reply.get("last-entry") else None
+        last = StreamID.parse(reply["last-generated-id"])
+        if last == SEALED:  # a partition that accepts no entry any more (rillet.store.partitions.layout)
+            last = top or EARLIEST
         return cls(
             reply["length"],
             StreamID.parse(reply["first-entry"][0]) if reply.get("first-entry") else None,
-            StreamID.parse(reply["last-generated-id"]),
+            last,
             reply.get("entries-added"),
             StreamID.parse(deleted) if deleted else None,
             any(sum(map(len, entry[1] or ())) > LARGE_ENTRY for entry in edges),
-            StreamID.parse(reply["last-entry"][0]) if reply.get("last-entry") else None,
+            top,
         )
 
     @property

@@ -31,16 +31,21 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
+from xxhash import xxh3_64_intdigest
+
 from rillet.client.errors import ConnectorError
 from rillet.columns.own_columns import INTEGER, OTHER, OWN_COLUMNS, TEXT, TIME, check_own_columns, own_columns
 from rillet.columns.row_packing import RowPacker
 from rillet.columns.string_column import as_texts, texts
 from rillet.loggers import logger
 from rillet.spark.options import NO_STREAM, OptionError, Options
+from rillet.store.arguments.encoding import decode
 from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
+
+    from rillet.store.partitions.layout import Layout
 
 log = logger("spark")
 REMEDY = "name the columns to write with fieldColumns, or leave these out with drop()"
@@ -49,21 +54,27 @@ REMEDY = "name the columns to write with fieldColumns, or leave these out with d
 class RowEncoder:
     """Selects the stream and the fields of rows; a small object, because Spark sends it with every task."""
 
-    def __init__(self, options: Options, schema: StructType) -> None:
-        """Check the schema of the rows; raise an OptionError that lists every column that cannot be written."""
+    def __init__(self, options: Options, schema: StructType, partitions: Layout | None = None) -> None:
+        """Check the schema of the rows; raise an OptionError that lists every column that cannot be written.
+
+        partitions: the description of the partitioned stream to write to.
+        """
         kinds = {field.name: field.dataType for field in schema.fields}
         self.stream = options.stream.encode()
-        self.parts = options.partitioned
+        self.keys = None if partitions is None else partitions.streams()
+        self.by = "" if partitions is None else decode(partitions.by)  # a field, by which the rows are distributed
+        self.parts = options.partitioned if self.keys is None else len(self.keys)
         self.id_column = options.id_column
         self.part_column = options.partition_column
-        self.stream_column = options.stream_column or (None if options.stream else "stream")
+        named_here = bool(options.stream) or partitions is not None
+        self.stream_column = options.stream_column or (None if named_here else "stream")
         used = (self.id_column, self.part_column, self.stream_column)
         aliased = [field.name for field in schema.fields if "field" in (field.metadata or {})]  # fields of an entry
         self.left_out, unknown = _left_out(options, kinds, (*used, *aliased))
         self.fields = _fields(options, kinds, (*self.left_out, *unknown, self.id_column, self.stream_column))
         named = (*self.fields, *used)
         wrong = [f"there is no column {name!r}" for name in named if name and name not in kinds]
-        if not options.stream and options.stream_column is None and "stream" not in kinds:
+        if not named_here and options.stream_column is None and "stream" not in kinds:
             wrong = [NO_STREAM, *wrong[:-1]]  # replaces: no column 'stream'
         if not self.fields:
             own = ", ".join(OWN_COLUMNS)
@@ -72,6 +83,9 @@ class RowEncoder:
             wrong.append(f"the columns {', '.join(unknown)} may be those of a source, which are not written, or yours: "
                          f"{REMEDY}")  # fmt: skip
         self.of_map = list(self.fields) == ["fields"] and _is_map(kinds.get("fields"))
+        self.by_column = next((name for name, field in self.fields.items() if field == self.by), None)
+        if self.by and self.by_column is None and not self.of_map:
+            wrong.append(f"no column becomes the field {self.by!r}, which selects the partition of a row")
         if self.of_map and not options.fields and not options.field_columns:
             lost = [name for name in kinds if name not in ("fields", *self.left_out, *used)]
             text = f"the map column 'fields' is the whole entry, so there is no place for {', '.join(lost)}"
@@ -99,7 +113,7 @@ class RowEncoder:
     @property
     def by_turns(self) -> bool:
         """Return whether rows are distributed round-robin among the parts of a partitioned stream."""
-        return self.parts is not None and self.part_column is None
+        return self.parts is not None and self.part_column is None and not self.by
 
     def shares(self, batch: Any, turn: int) -> Iterator[tuple[bytes, Any]]:
         """Yield each stream with its rows of a record batch, in order; `turn` is the first row's number in the task."""
@@ -109,7 +123,7 @@ class RowEncoder:
         if self.single:
             yield self.stream, batch
             return
-        if self.parts is not None and self.part_column is None:
+        if self.parts is not None and self.by_turns:
             for part in range(min(self.parts, batch.num_rows)):
                 every = pa.array(range(part, batch.num_rows, self.parts), pa.int32())
                 yield self._part((turn + part) % self.parts), batch.take(every)
@@ -127,7 +141,7 @@ class RowEncoder:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        column = as_texts(batch.column(self.part_column or self.stream_column))
+        column = self._by_values(batch) if self.by else as_texts(batch.column(self.part_column or self.stream_column))
         if self.parts is None and column.null_count:
             raise ConnectorError(f"rillet: the column {self.stream_column!r} contains a null: every row needs a stream")
         encoded = pc.fill_null(column, b"" if pa.types.is_binary(column.type) else "").dictionary_encode()
@@ -136,11 +150,24 @@ class RowEncoder:
             if b"" in texts:
                 raise ConnectorError(f"rillet: the column {self.stream_column!r} contains an empty text, not a stream")
             return texts, encoded.indices
-        hashed = pa.array([crc32(text) % self.parts for text in texts], pa.int32())
+        of_text = crc32 if self.keys is None else xxh3_64_intdigest
+        hashed = pa.array([of_text(text) % self.parts for text in texts], pa.int32())
         return [self._part(part) for part in range(self.parts)], hashed.take(encoded.indices)
 
+    def _by_values(self, batch: Any) -> Any:
+        """Return the values of the field that selects the partition; ConnectorError if a row lacks it."""
+        import pyarrow.compute as pc
+
+        if self.by_column is not None:
+            column = as_texts(batch.column(self.by_column))
+        else:
+            column = as_texts(pc.map_lookup(batch.column("fields"), self.by, "first"))
+        if column.null_count:
+            raise ConnectorError(f"rillet: a row lacks the field {self.by!r}, which selects its partition")
+        return column
+
     def _part(self, part: int) -> bytes:
-        return b"%b:%d" % (self.stream, part)
+        return b"%b:%d" % (self.stream, part) if self.keys is None else self.keys[part]
 
     def streams(self) -> list[bytes]:
         """Return the streams that the options name; none if a column names the stream."""

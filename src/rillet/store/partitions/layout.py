@@ -32,6 +32,7 @@ reads before each XADD, which doubles the cost of an entry, and which other clie
 
 from __future__ import annotations
 
+import re
 from binascii import crc_hqx
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -88,6 +89,17 @@ class Layout:
         return keys[partition_of(value, len(keys))]
 
 
+def description_key(name: bytes) -> bytes:
+    """Return the key of the description of a partitioned stream."""
+    return partitions_key(name)
+
+
+def epoch_of(name: bytes, key: bytes) -> int | None:
+    """Return the epoch of a key of a partitioned stream; None for another key."""
+    found = re.fullmatch(rb"%b:(\d+):\d+:\{\d+\}" % re.escape(_escaped(name)), key)
+    return None if found is None else int(found[1])
+
+
 def partition_of(value: bytes, partitions: int) -> int:
     """Return the partition of the entries with that value of the `by` field."""
     return xxh3_64_intdigest(value) % partitions
@@ -96,9 +108,12 @@ def partition_of(value: bytes, partitions: int) -> int:
 @lru_cache(256)
 def keys_of(name: bytes, epoch: int, partitions: int) -> tuple[bytes, ...]:
     """Return the keys of the partitions of an epoch."""
-    safe = name.replace(b"%", b"%25").replace(b"{", b"%7B")
-    places = enumerate(_tags(partitions))
+    safe, places = _escaped(name), enumerate(_tags(partitions))
     return tuple(b"%b:%d:%d:{%d}" % (safe, epoch, partition, tag) for partition, tag in places)
+
+
+def _escaped(name: bytes) -> bytes:
+    return name.replace(b"%", b"%25").replace(b"{", b"%7B")
 
 
 @lru_cache(64)
@@ -136,4 +151,7 @@ def is_sealed(error: object) -> bool:
     return isinstance(error, CommandError) and "exhausted the last possible ID" in str(error)
 
 
-__all__ = ["HASH", "MOST_PARTITIONS", "SEALED", "Layout", "is_sealed", "keys_of", "layout_of", "partition_of"]
+__all__ = [
+    "HASH", "MOST_PARTITIONS", "SEALED", "Layout", "description_key", "epoch_of", "is_sealed", "keys_of", "layout_of",
+    "partition_of",
+]  # fmt: skip
