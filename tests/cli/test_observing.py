@@ -332,10 +332,16 @@ def test_what_waits_is_shown(folder: Path) -> None:
         assert store.stats("orders").streams[0].delayed.number == 1
         paid = store.stream("paid")
         paid.add_many([{"who": "ada"}, {"who": "ada"}, {"who": "bob"}])
-        loop: Any = paid.group("g").consumer("one").messages(order_by="who", batch=3)
+        loop: Any = paid.group("g").consumer("one").messages(order_by="who", batch=3, claim_idle=600)
         assert len(next(loop)) == 2
         for command in ("stats", "groups"):
             text = run(command, folder, "paid")
             assert "order of g by who: 2 keys with pending messages, 1 messages wait behind" in text
+        keys = [line.split() for line in text.splitlines() if line.split()[:1] in (["ada"], ["bob"])]
+        assert sorted((key, consumer, messages) for key, consumer, _, _, messages in keys) == [
+            ("ada", "one", "2"), ("bob", "one", "1")]  # fmt: skip
+        (line,) = run("groups", folder, "paid", "--json").splitlines()
+        assert {one["key"]: one["messages"] for one in json.loads(line)["keys"]} == {"ada": 2, "bob": 1}
         loop.close()
+    assert "order of g by who" in run("groups", folder, "paid")  # of a directory that no process has open
     assert "orders: 1 delayed entries" in run("delayed", folder)

@@ -1,7 +1,8 @@
 """`rillet groups PLACE [STREAM ...]`: groups with their consumers, and their pending messages, longest idle first.
 
 PLACE is the directory of a store, or a url, as for `rillet stats`. For each pending message: its ID, consumer, the time
-since its delivery, and the number of deliveries. A released message (XNACK) has no consumer.
+since its delivery, and the number of deliveries. A released message (XNACK) has no consumer. For a group with an order
+by key (rillet.store.order_steps): its keys, longest held first, each with its consumer and number of messages.
 
 --collect SECONDS first deletes the consumers that sent no command for so long, and hands their pending messages on
 (Group.collect). It is the only option that changes the place, and opens a directory that no process has open.
@@ -18,8 +19,9 @@ from collections.abc import Iterator
 
 from rillet.cli.output import FAILED, guarded, identity, number, safe, table
 from rillet.cli.stats import consumer_table, group_notes, lag_text
+from rillet.errors import CommandError, StoreError
 from rillet.store.backends.read_access import visit
-from rillet.store.info_records import PendingEntry
+from rillet.store.info_records import OrderedKey, PendingEntry
 from rillet.store.opening import open as open_store
 from rillet.store.stats import PENDING, GroupStats, StreamStats, plain
 from rillet.store.store import Store
@@ -60,10 +62,22 @@ def _print(options: argparse.Namespace) -> None:
                 print(f"{safe(stream.name)}: no groups")
             for group in stream.groups:
                 entries = _oldest(store, stream, group, options.pending)[: max(options.lines, 0)]
+                keys = _keys(store, stream, group, options.lines)
                 if options.json:
-                    print(json.dumps({"stream": stream.name, **plain(group), "messages": plain(entries)}), flush=True)
+                    found = {"stream": stream.name, **plain(group), "messages": plain(entries), "keys": plain(keys)}
+                    print(json.dumps(found), flush=True)
                 else:
-                    print("\n".join(_report(stream, group, entries)) + "\n", flush=True)
+                    print("\n".join(_report(stream, group, entries, keys)) + "\n", flush=True)
+
+
+def _keys(store: Store, stream: StreamStats, group: GroupStats, most: int) -> list[OrderedKey]:
+    """Return up to `most` keys of the order of a group; none if this place cannot run scripts."""
+    if group.order.by is None or most < 1:
+        return []
+    try:
+        return store.stream(stream.name).group(group.name, create=False).ordered_keys(most)
+    except (CommandError, StoreError):
+        return []
 
 
 def _opened(options: argparse.Namespace) -> Store:
@@ -100,12 +114,18 @@ def _oldest(store: Store, stream: StreamStats, group: GroupStats, most: int) -> 
     return sorted(found, key=lambda entry: -entry.idle_ms)
 
 
-def _report(stream: StreamStats, group: GroupStats, entries: list[PendingEntry]) -> Iterator[str]:
+def _report(stream: StreamStats, group: GroupStats, entries: list[PendingEntry],
+            keys: list[OrderedKey]) -> Iterator[str]:  # fmt: skip
     yield (f"{safe(stream.name)} / {safe(group.name)}: lag {lag_text(group)}, {number(group.pending)} pending, "
            f"last delivered {identity(group.last_delivered_id)}")  # fmt: skip
     yield from group_notes(group)
     if group.consumers:
         yield from consumer_table(group)
+    if keys:
+        held = [(safe(one.key or "-"), safe(one.consumer or "-"), str(one.first), number(one.deliveries),
+                 number(one.messages)) for one in keys]  # fmt: skip
+        head = ("key", "consumer", "first message", "deliveries", "messages")
+        yield from table(head, held, frozenset((0, 1, 2)), "    ")
     if entries:
         rows = [(str(one.id), safe(one.consumer) or "-", duration(one.idle_ms), number(one.deliveries))
                 for one in entries]  # fmt: skip

@@ -31,6 +31,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass, fields, is_dataclass, replace
+from datetime import datetime
 from typing import Any, TypeAlias
 
 from rillet.errors import CommandError
@@ -183,9 +184,11 @@ def _rate(now: StreamStats, before: StreamStats | None, seconds: float) -> float
 
 
 def plain(value: Any) -> Any:
-    """Return records as dicts and lists for JSON; an ID is text."""
+    """Return records as dicts and lists for JSON; an ID is text, a time is in seconds since 1970."""
     if isinstance(value, StreamID):
         return str(value)
+    if isinstance(value, datetime):
+        return value.timestamp()
     if is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
