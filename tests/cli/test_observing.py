@@ -197,6 +197,19 @@ def test_tail_follows(folder: Path) -> None:
         assert line() == "2026-11-18T11:06:40.200Z orders 1795000000200-0 a=2\n"
 
 
+def test_tail_selects_entries(tmp_path: Path) -> None:
+    place = tmp_path / "store.rillet"
+    with rillet.open(place) as store:
+        store.stream("s").add_many((n, {"type": "abc"[n % 3], "n": n}) for n in range(1, 10))
+        for _ in range(2):  # once with the store open, once without
+            text = run("tail", place, "s", "--no-follow", "-n", "2", "--where", "type=a")
+            assert [line.split()[-1] for line in text.splitlines()] == ["n=6", "n=9"]
+            text = run("tail", place, "s", "--no-follow", "--from", "3", "--where", "type=a", "--where", "type=b",
+                       "--where", "n=7", "--json")  # fmt: skip
+            assert [json.loads(line)["fields"]["n"] for line in text.splitlines()] == ["7"]
+            store.close()
+
+
 def test_tail_follows_a_directory_from_owner_to_owner(folder: Path) -> None:
     with running("tail", folder, "orders", "-n", "1", "--json") as line:
         assert json.loads(line())["fields"]["n"] == "199"

@@ -173,6 +173,42 @@ def test_a_loop_waits_for_new_messages_and_for_keys(frontend: Frontend, group: G
     assert not thread.is_alive()
 
 
+@pytest.mark.slow
+def test_threads_and_stores_share_the_keys(frontend: Frontend) -> None:
+    """Four loops at the same time: each key is in one handler at a time, and its messages come in order."""
+    stores = [frontend.store, frontend.another()]
+    stream = stores[0].stream("{a}b}orders")
+    stream.add_many((n, {"customer": n % 7, "n": n}) for n in range(1, 201))
+    stop = threading.Event()
+    busy: dict[str, str] = {}
+    found: dict[str, list[int]] = defaultdict(list)
+    faults: list[str] = []
+
+    def work(name: str, store: Store) -> None:
+        group = store.stream("{a}b}orders").group("bill:ing")
+        for message in _loop(group, name, stop=stop, stop_when_empty=False, block=0.05):
+            key = message["customer"]
+            if busy.setdefault(key, name) != name:
+                faults.append(f"{key} is in the handlers of {name} and {busy[key]}")
+            found[key].append(message.id.ms)
+            busy.pop(key)
+            message.ack()
+
+    threads = [threading.Thread(target=work, args=(f"w{n}", stores[n % 2])) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    until(lambda: sum(map(len, found.values())) >= 200, "all are handled")
+    group = stream.group("bill:ing")
+    until(lambda: group.pending_count() == 0, "all are acknowledged")
+    stop.set()
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+    assert faults == []
+    assert dict(found) == {str(key): [n for n in range(1, 201) if n % 7 == key] for key in range(7)}
+    assert _helpers(group) == [False, False, False]
+
+
 # -- failed messages ---------------------------------------------------------------------------------------------------
 
 

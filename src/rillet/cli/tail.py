@@ -5,6 +5,7 @@
 PLACE is the directory of a store, or a url, as for `rillet stats`. If no process has the directory open, the entries in
 its files are printed, and new ones after a process opened it. --json prints one line of JSON for each entry:
 {"stream": ..., "id": ..., "time": ..., "fields": {...}}; a field that occurs twice has its last value.
+--where type=order prints only entries whose field has this value; twice for the same field: one of the values.
 
 Exit status: 0, also after ^C; 2 if the streams cannot be read, or one does not exist at the end of --no-follow.
 """
@@ -20,6 +21,7 @@ from typing import Any
 
 from rillet.cli.output import guarded, moment, safe, until_interrupted
 from rillet.errors import StoreError
+from rillet.store.arguments.conditions import Conditions
 from rillet.store.arguments.encoding import decode
 from rillet.store.backends.read_access import Visit
 from rillet.store.entry import Entry
@@ -44,8 +46,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     start.add_argument("--from", dest="start", type=start_of, metavar="ID|TIME",
                        help="begin at an ID, a time (2026-11-21T12:00, by default UTC), or an age (10m)")  # fmt: skip
     start.add_argument("--group", metavar="NAME", help="begin after the last entry that this group was delivered")
+    parser.add_argument("--where", type=_condition, action="append", metavar="FIELD=VALUE",
+                        help="only entries whose field has this value; may be repeated")  # fmt: skip
     parser.add_argument("--no-follow", action="store_true", help="end at the end of the streams")
     parser.add_argument("--json", action="store_true", help="print each entry as one line of JSON")
+
+
+def _condition(text: str) -> tuple[str, str]:
+    """Return a field and a value."""
+    field, equals, value = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not FIELD=VALUE")
+    return field, value
+
+
+def _where(options: argparse.Namespace) -> dict[str, list[str]] | None:
+    """Return the values of each field that entries must have."""
+    where: dict[str, list[str]] = {}
+    for field, value in options.where or ():
+        where.setdefault(field, []).append(value)
+    return where or None
 
 
 def start_of(text: str) -> Start:
@@ -74,12 +94,15 @@ def run(options: argparse.Namespace) -> int:
 
 def _tail(options: argparse.Namespace) -> None:
     names = list(dict.fromkeys(options.streams))
+    where = _where(options)
+    conditions = None if where is None else Conditions(where)
     with Visit(options.place) as visit:
         positions = _begin(visit.store(), names, options)
         while True:
             found = _next(visit, positions, options.no_follow)
             for name, entry in found:
-                print(_line(name, entry, options.json))
+                if conditions is None or conditions.match(entry.flat):
+                    print(_line(name, entry, options.json))
                 positions[name] = entry.id
             if found:
                 print(end="", flush=True)
@@ -114,7 +137,7 @@ def _begin(store: Store, names: list[str], options: argparse.Namespace) -> dict[
     positions = {}
     for name in names:
         stream = store.stream(name)
-        last = stream.reverse(count=options.lines) if options.lines > 0 else []
+        last = stream.reverse(count=options.lines, where=_where(options)) if options.lines > 0 else []
         positions[name] = _before(last[-1].id) if last else stream.last_id
     return positions
 
