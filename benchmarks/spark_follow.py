@@ -66,10 +66,10 @@ def followed_rate(spark: SparkSession, url: str, count: int, cap: int | None, sh
 
 def planning_ms(url: str, count: int, cap: int | None) -> float:
     """Return the median milliseconds of latestOffset, from the middle of the stream."""
-    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
     from pyspark.sql.types import StructType
 
     from rillet.spark import RilletDataSource
+    from rillet.spark.spark_versions import ReadAllAvailable, ReadMaxRows
 
     options = {"url": url, "stream": KEY, "minPartitions": str(TASKS)}
     if cap is not None:

@@ -8,8 +8,9 @@ pip installs an extra only together with the package, so it would build rillet.
 from __future__ import annotations
 
 import sys
-import tomllib
 from pathlib import Path
+
+import tomllib
 
 PROJECT = Path(__file__).resolve().parents[1] / "pyproject.toml"
 

@@ -3,6 +3,7 @@
     python tools/try_pythons.py                               every Python from 3.11 up on this machine, without Spark
     python tools/try_pythons.py 3.13 --speed compiled tests/structs
     python tools/try_pythons.py 3.11 --pyspark 4.2.0          the Spark suite on that PySpark, compiled
+    python tools/try_pythons.py 3.10 --pyspark 4.0            the newest 4.0; Python 3.10 serves rillet.spark only
 
 The end is a table: Python, build, result. The exit status is 1 if any run failed.
 """
@@ -14,8 +15,9 @@ import os
 import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
+
+import tomllib
 
 ROOT = Path(__file__).resolve().parents[1]
 OLDEST = (3, 11)
@@ -45,17 +47,33 @@ def packages(pyspark: str | None) -> list[str]:
     extras, groups = declared["project"]["optional-dependencies"], declared["dependency-groups"]
     listed = {one for extra in EXTRAS for one in extras[extra] if not one.startswith("rillet[")}
     listed.update(one for group in ("build", "test") for one in groups[group] if isinstance(one, str))
-    return [*sorted(listed), *ALSO, *([f"pyspark=={pyspark}"] if pyspark else [])]
+    return [*sorted(listed), *ALSO, *of_spark(pyspark)]
 
 
-def prepare(version: str, python: str, pyspark: str | None) -> Path:
-    """Return the folder of the environment: a virtual environment and a compiled build."""
-    folder = ROOT / "build" / "pythons" / (version + (f"-pyspark-{pyspark}" if pyspark else ""))
+def of_spark(pyspark: str | None) -> list[str]:
+    """Return a version of PySpark as a requirement; 4.0 stands for the newest 4.0."""
+    return [f"pyspark=={pyspark}" + ("" if pyspark.count(".") > 1 else ".*")] if pyspark else []
+
+
+def folder_of(version: str, pyspark: str | None) -> Path:
+    """Return the folder of an environment, which need not exist."""
+    return ROOT / "build" / "pythons" / (version + (f"-pyspark-{pyspark}" if pyspark else ""))
+
+
+def prepare(version: str, python: str, pyspark: str | None, whole: bool = True) -> Path:
+    """Return the folder of the environment: a virtual environment with a compiled build.
+
+    whole=False: without the build, and with what a driver program of tests/spark/test_versions.py imports.
+    """
+    folder = folder_of(version, pyspark)
     own = folder / "venv" / "bin" / "python"
     if not own.exists():
         subprocess.run([python, "-m", "venv", str(folder / "venv")], check=True)
         pip = [str(own), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-        subprocess.run([*pip, *packages(pyspark)], check=True)
+        wanted = packages(pyspark) if whole else ["lupa", "pyarrow", "redis", "xxhash", *of_spark(pyspark)]
+        subprocess.run([*pip, *wanted], check=True)
+    if not whole:
+        return folder
     environment = {**os.environ, "RILLET_REQUIRE_EXTENSIONS": "1", "RILLET_C_DIR": str(folder / "c")}
     build = ["setup.py", "-q", "build", "--build-lib", str(folder / "compiled"), "--build-temp", str(folder / "temp")]
     with (folder / "compile.log").open("w") as log:

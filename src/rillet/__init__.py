@@ -15,6 +15,7 @@ a copy of its data in this process.
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -361,6 +362,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'rillet' has no attribute {name!r}")
     if _HOMES.keys().isdisjoint(globals()):
         _warn_if_compilation_failed()  # once, at the first use of a public name
+        if sys.version_info < (3, 11) and home != "rillet.errors":
+            raise RuntimeError(f"rillet.{name} needs Python 3.11 or newer; on 3.10, rillet.spark works")
     value = import_module(home) if name == "codecs" else getattr(import_module(home), name)
     globals()[name] = value
     return value

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from typing import Any
+
+import tomllib
 
 from benchmarks.table import BEGIN, END, HEADLINES
 from rillet import commands

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import StructType
 
 from rillet.spark.options import parse
 from rillet.spark.source import StreamingReader
+from rillet.spark.spark_versions import ReadAllAvailable, ReadMaxRows
 from tests.judge import required_binary, running_redis
 
 SCHEMA = StructType().add("stream", "string").add("id", "string").add("n", "long")

@@ -28,12 +28,13 @@ from pathlib import Path
 from typing import Any
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import WriterCommitMessage
 
 from rillet.client.servers import Servers
 from rillet.spark import RilletDataSource, session
 from rillet.spark.options import Options
 from rillet.spark.sink import StreamingWriter
+from rillet.spark.spark_versions import DataSourceStreamArrowWriter
 from rillet.spark.write import writer as sending
 from rillet.spark.write.commits import Identity
 from tests import waiting

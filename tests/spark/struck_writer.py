@@ -23,11 +23,12 @@ from typing import Any
 
 from pyspark import TaskContext
 from pyspark.errors import StreamingQueryException
-from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import WriterCommitMessage
 
 from rillet.spark import RilletDataSource, session
 from rillet.spark.options import Options
 from rillet.spark.sink import StreamingWriter
+from rillet.spark.spark_versions import DataSourceStreamArrowWriter
 
 PER_BATCH = 1000
 

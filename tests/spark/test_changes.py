@@ -16,7 +16,6 @@ import pytest
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -41,6 +40,7 @@ from rillet.spark.changes.rows import SCHEMA, entry_of
 from rillet.spark.changes.source import ChangesReader
 from rillet.spark.options import OptionError
 from rillet.spark.read.data_loss import DataLoss
+from rillet.spark.spark_versions import ReadAllAvailable
 from rillet.transfer.rdb_parts import SnapshotParts, snapshot_keys, split
 from tests.judge import Judge, required_binary, running_redis
 from tests.replication.load import Load, differences, lasts

@@ -12,7 +12,6 @@ import pytest
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
-from pyspark.sql.streaming.datasource import ReadAllAvailable  # noqa: E402
 from pyspark.sql.types import StructType  # noqa: E402
 
 from rillet.client.cluster import read_shards, read_slots, slot_of  # noqa: E402
@@ -22,6 +21,7 @@ from rillet.client.servers import Servers  # noqa: E402
 from rillet.spark.options import parse  # noqa: E402
 from rillet.spark.read.page_reader import read_task  # noqa: E402
 from rillet.spark.source import BatchReader, StreamingReader  # noqa: E402
+from rillet.spark.spark_versions import ReadAllAvailable  # noqa: E402
 from rillet.types.stream.id import MAX, StreamID  # noqa: E402
 from tests.cluster import MASTERS, Cluster, running_cluster  # noqa: E402
 from tests.judge import required_binary  # noqa: E402

@@ -11,12 +11,12 @@ import pytest
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
 
 from rillet.client.errors import ConnectorError
 from rillet.spark.options import parse
 from rillet.spark.source import BatchReader, StreamingReader
+from rillet.spark.spark_versions import ReadAllAvailable
 from tests.judge import Judge
 from tests.spark.conftest import entry_id
 from tests.spark.test_page_reader import cutting_proxy

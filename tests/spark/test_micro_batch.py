@@ -13,12 +13,12 @@ import pytest
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 from pyspark.sql.types import StructType
 
 import rillet
 from rillet.spark.options import parse
 from rillet.spark.source import StreamingReader
+from rillet.spark.spark_versions import ReadAllAvailable, ReadMaxRows, ReadMinRows
 from tests.judge import Judge
 from tests.spark.conftest import entry_id, number
 

@@ -15,7 +15,6 @@ import pytest
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows  # noqa: E402
 from pyspark.sql.types import ArrayType, StringType, StructType  # noqa: E402
 
 from rillet.client.address import Address  # noqa: E402
@@ -29,6 +28,7 @@ from rillet.spark.read.metadata import count_ahead  # noqa: E402
 from rillet.spark.read.page_reader import read_task  # noqa: E402
 from rillet.spark.read.stream_info import stream_infos  # noqa: E402
 from rillet.spark.source import BatchReader, RilletDataSource, StreamingReader  # noqa: E402
+from rillet.spark.spark_versions import ReadAllAvailable, ReadMaxRows  # noqa: E402
 from rillet.types.stream.id import MAX, StreamID  # noqa: E402
 from tests.judge import Judge, running_redis  # noqa: E402
 from tests.server.harness import launch, running  # noqa: E402

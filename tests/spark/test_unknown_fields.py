@@ -80,7 +80,7 @@ def test_an_empty_range_says_nothing(stream: str, caplog: pytest.LogCaptureFixtu
 
 
 def test_a_streaming_query_compares_its_first_batch(stream: str, caplog: pytest.LogCaptureFixture) -> None:
-    from pyspark.sql.streaming.datasource import ReadMaxRows
+    from rillet.spark.spark_versions import ReadMaxRows
 
     reader = StreamingReader(parse({"url": stream, "stream": "flights"}), WRONG, 2)
     try:

@@ -75,6 +75,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(given: list[str]) -> int:
+    if sys.version_info < (3, 11) and given[:1] not in ([], ["pipeline"], ["info"], ["--version"]):
+        print("rillet: this needs Python 3.11 or newer; on 3.10, rillet.spark works", file=sys.stderr)
+        return 2
     if given[:1] in (["serve"], ["pipeline"]):
         own: int = import_module(f"rillet.cli.{given[0]}").run(given[1:])
         return own

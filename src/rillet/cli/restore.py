@@ -19,7 +19,7 @@ from __future__ import annotations
 import argparse
 import re
 import time
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 
 from rillet.cli.backup import DAMAGED, print_report, yield_memory
@@ -52,7 +52,7 @@ def second_of(text: str) -> int:
     if when is None or when.microsecond:
         raise argparse.ArgumentTypeError(f"{text!r} is neither a time in ISO 8601, in whole seconds, nor an age such "
                                          "as 30s, 10m, 2h or 1d")  # fmt: skip
-    return int((when if when.tzinfo is not None else when.replace(tzinfo=UTC)).timestamp())
+    return int((when if when.tzinfo is not None else when.replace(tzinfo=timezone.utc)).timestamp())
 
 
 def run(options: argparse.Namespace) -> int:

@@ -14,7 +14,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 
 from rillet.cli.output import guarded, identity, number, safe, table, until_interrupted
 from rillet.store.backends.read_access import Visit
@@ -75,7 +75,8 @@ def _print(options: argparse.Namespace) -> None:
 
 def report(place: str, stats: StoreStats) -> list[str]:
     """Return the report as lines."""
-    when = datetime.fromtimestamp(stats.time, UTC).isoformat(sep=" ", timespec="seconds").replace("+00:00", "Z")
+    now = datetime.fromtimestamp(stats.time, timezone.utc)
+    when = now.isoformat(sep=" ", timespec="seconds").replace("+00:00", "Z")
     count = len(stats.streams)
     lines = [f"{without_password(place)}: {stats.server}, {count} stream{'s' if count != 1 else ''}, {when}"]
     if stats.streams:
@@ -161,7 +162,8 @@ def waiting_text(waiting: Waiting, things: str) -> str:
 
 def time_text(seconds: float) -> str:
     """Return a time as text, in UTC with milliseconds."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "Z")
+    moment = datetime.fromtimestamp(seconds, timezone.utc)
+    return moment.isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "Z")
 
 
 def consumer_table(group: GroupStats) -> list[str]:

@@ -13,11 +13,13 @@ No sentence contains a password or a whole url, because a url may contain a pass
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from rillet.errors import RilletError
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from rillet.client.address import Address
 
 

@@ -13,13 +13,16 @@ instead of blocking. (Redis: t_list.c, t_zset.c, blocked.c.)
 from __future__ import annotations
 
 from math import ceil
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 from rillet.commands.arguments import LLONG_MAX, float_value, integer, syntax_error
 from rillet.commands.lookup import value_for_blocked, value_for_write
 from rillet.errors import CommandError
 from rillet.runtime.session import Session
 from rillet.structs import long_double
+
+if TYPE_CHECKING:
+    from typing import Self
 
 _NUMKEYS = "numkeys should be greater than 0"
 _COUNT = "count should be greater than 0"

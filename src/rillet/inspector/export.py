@@ -14,7 +14,7 @@ import io
 import json
 import tempfile
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from itertools import islice
 from typing import Any
 
@@ -75,7 +75,7 @@ def time_of(id: StreamID) -> str:
     """Return the time of an ID in ISO 8601; "" if it is not one."""
     if id.ms >= 253_402_300_800_000:
         return ""
-    return datetime.fromtimestamp(id.ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return datetime.fromtimestamp(id.ms / 1000, timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _json_lines(rows: Iterator[Row]) -> Iterator[bytes]:

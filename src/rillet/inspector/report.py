@@ -7,7 +7,7 @@ are shown as escape sequences, and the page has a policy that allows nothing but
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from html import escape
 from typing import Any
 
@@ -50,7 +50,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 def report(place: InspectedPlace, now: datetime | None = None) -> str:
     """Return the report of a place as HTML. O(keys + pending entries + nodes of the streams)"""
-    return place.call(lambda store: "".join(_page(place, store, now or datetime.now(UTC))))
+    return place.call(lambda store: "".join(_page(place, store, now or datetime.now(timezone.utc))))
 
 
 def _page(place: InspectedPlace, store: Store, now: datetime) -> Iterator[str]:
@@ -183,7 +183,7 @@ def _rate(value: float) -> str:
 def _time(ms: int) -> str:
     if not 946_684_800_000 <= ms < 253_402_300_800_000:
         return str(ms)
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return datetime.fromtimestamp(ms / 1000, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
 
 
 __all__ = ["STREAMS", "report"]

@@ -8,6 +8,8 @@ The modules, from Spark's side to the server's side:
 
     source.py       RilletDataSource, its batch reader and its streaming reader
     sink.py         the batch writer and the streaming writer
+    functions.py    `read_batch` and `write_batch`: the same without a data source, for Spark 3.5
+    spark_versions.py  what differs between versions of PySpark
     options.py      the options of streams, and what all types have in common; all mistakes are reported in one error
     sessions.py     `session`: a local Spark with the connector; `history`: an archive and its streams as one table
     java.py         `require_java`: checks that Spark can start
@@ -38,6 +40,7 @@ from rillet.spark.sessions import history, session
 
 if TYPE_CHECKING:
     from rillet.spark.errors import reason
+    from rillet.spark.functions import read_batch, write_batch
     from rillet.spark.metrics import Progress, lost_batches, progress
     from rillet.spark.source import RilletDataSource, register
     from rillet.spark.tables.lookup import enrich, read_keys
@@ -45,12 +48,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "JavaMissing", "Progress", "RilletDataSource", "enrich", "foreach_batch", "history", "lost_batches", "progress",
-    "read_keys", "reason", "register", "require_java", "session",
+    "read_batch", "read_keys", "reason", "register", "require_java", "session", "write_batch",
 ]  # fmt: skip
 
 _LAZY = {
     "RilletDataSource": "source", "register": "source",
     "enrich": "tables.lookup", "read_keys": "tables.lookup", "foreach_batch": "tables.writer",
+    "read_batch": "functions", "write_batch": "functions",
     "Progress": "metrics", "progress": "metrics", "lost_batches": "metrics", "reason": "errors",
 }  # fmt: skip
 

@@ -21,7 +21,7 @@ _ADVICE = "read it as a string and convert it in Spark"
 
 def unsupported_columns(schema: StructType) -> list[str]:
     """Return an error message for each column, or part of a column, whose type the connector cannot read."""
-    from pyspark.sql.types import VariantType
+    from rillet.spark.spark_versions import VariantType
 
     problems = []
     for field in schema.fields:
@@ -33,13 +33,15 @@ def unsupported_columns(schema: StructType) -> list[str]:
 def _inside(path: str, kind: DataType) -> list[str]:
     from pyspark.sql import types
 
+    from rillet.spark.spark_versions import VariantType
+
     if isinstance(kind, types.StructType):
         return [text for field in kind.fields for text in _inside(f"{path}.{field.name}", field.dataType)]
     if isinstance(kind, types.ArrayType):
         return _inside(f"{path}.element", kind.elementType)
     if isinstance(kind, types.MapType):
         return _inside(f"{path}.key", kind.keyType) + _inside(f"{path}.value", kind.valueType)
-    if isinstance(kind, types.VariantType):
+    if isinstance(kind, VariantType):
         return [f"column {path!r} is a variant inside another type: read the column as a string and use parse_json"]
     readable = (
         types.StringType, types.BinaryType, types.BooleanType, types.IntegralType, types.FloatType, types.DoubleType,

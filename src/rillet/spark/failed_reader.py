@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from pyspark.sql.datasource import DataSourceStreamReader
-from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
-
 from rillet.errors import RilletError
 from rillet.spark.errors import plainly
+from rillet.spark.spark_versions import DataSourceStreamReader, SupportsTriggerAvailableNow
 
 
 class FailedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -197,11 +197,19 @@ def lost_batches(query: StreamingQuery | str, **options: str) -> int:
         return QueryRecord(servers, query if isinstance(query, str) else str(query.id)).lost_batches()
 
 
+def _offset(text: str) -> Any:
+    """Return a source's offset; None before Spark 4.2, which reports an offset without metrics as a Python text."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
 def read_progress(last: Any) -> Progress:
     """Parse a query's progress, from lastProgress or a StreamingQueryListener; skip sources other than rillet."""
     report = last if isinstance(last, Mapping) else json.loads(last.json)
     offsets = [source.get("latestOffset") for source in report.get("sources", ())]
-    parsed = [json.loads(offset) if isinstance(offset, str) else offset for offset in offsets]
+    parsed = [_offset(offset) if isinstance(offset, str) else offset for offset in offsets]
     newest = [one for one in parsed if isinstance(one, Mapping) and "streams" in one and "behind" in one]
 
     def merged(name: str) -> dict[str, Any]:

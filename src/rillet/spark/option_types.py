@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, timezone
 
 from rillet.types.stream.id import MAX, StreamID
 
@@ -85,6 +86,15 @@ def stream_id(text: str) -> str:
     return text
 
 
+def iso_time(text: str) -> datetime:
+    """Return the time that a text in ISO 8601 names, as Python 3.11 parses it; ValueError if it is malformed."""
+    if sys.version_info < (3, 11):
+        text = re.sub(r"[zZ]$", "+00:00", text)
+        text = re.sub(r"(?<=:[0-9]{2})([+-][0-9]{2})$", r"\1:00", re.sub(r"([+-][0-9]{2})([0-9]{2})$", r"\1:\2", text))
+        text = re.sub(r"\.([0-9]{1,6})", lambda digits: f".{digits[1]:0<6}", text)
+    return datetime.fromisoformat(text)
+
+
 def timestamp(text: str) -> int:
     """Return milliseconds since 1970, from milliseconds or ISO 8601 (UTC unless the text names a time zone)."""
     if text.isascii() and text.isdigit():
@@ -92,12 +102,12 @@ def timestamp(text: str) -> int:
             raise ValueError(f"expected at most {MAX} milliseconds, the largest value in a stream ID")
         return int(text)
     try:
-        moment = datetime.fromisoformat(text)
+        moment = iso_time(text)
     except ValueError:
         raise ValueError("expected milliseconds since 1970 or ISO 8601 such as 2024-05-01T12:00:00Z") from None
     if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return -((datetime(1970, 1, 1, tzinfo=UTC) - moment) // timedelta(milliseconds=1))
+        moment = moment.replace(tzinfo=timezone.utc)
+    return -((datetime(1970, 1, 1, tzinfo=timezone.utc) - moment) // timedelta(milliseconds=1))
 
 
 def duration(text: str) -> float:

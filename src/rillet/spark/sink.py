@@ -21,13 +21,13 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from rillet.client.servers import Servers
 from rillet.client.transaction import retry
 from rillet.loggers import logger
 from rillet.spark.errors import plainly
 from rillet.spark.options import READ_ONLY, OptionError, Options
+from rillet.spark.spark_versions import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from rillet.spark.worker_socket import InTask
 from rillet.spark.write.commits import (
     RESERVED,

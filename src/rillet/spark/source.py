@@ -21,18 +21,11 @@ describes its behaviour while a server is unavailable.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Mapping, MutableMapping, Set
 from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
 
 from rillet.client.address import Address
 from rillet.client.errors import ConnectionLost
@@ -64,6 +57,22 @@ from rillet.spark.read.range_planner import Planner, ranges_between
 from rillet.spark.read.stream_info import StreamInfo, stream_infos
 from rillet.spark.read.unknown_fields import check_fields
 from rillet.spark.server_address import require_store
+from rillet.spark.spark_versions import (
+    HAS_READ_LIMITS,
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    EarlierCalls,
+    InputPartition,
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+    arrow_schema,
+    register_again,
+    require_sources,
+)
 from rillet.spark.table_options import TableOptions, parse_table, require_type, table_type
 from rillet.spark.tables.reader import TableReader, infer_table
 from rillet.spark.tables.schema import default_schema
@@ -182,16 +191,20 @@ class RilletDataSource(DataSource):
 
 def register(spark: SparkSession) -> None:
     """Register format("rillet") with a session, with its parallelism and filter push-down, and "rillet.changes"."""
-    # Imported here: each of Spark's Python processes imports this module, and only those of changes need the store.
-    from rillet.spark.changes.source import ChangesDataSource
+    require_sources()
     from rillet.spark.packaging import found_on_driver
 
     spark.conf.set(SWITCH, "true")
     settings = {"default_parallelism": default_parallelism(spark), "pushes_filters": True}
     # Spark pickles a class created in a function with its attributes, an imported class only by name.
     with found_on_driver(spark):
-        spark.dataSource.register(type("RilletDataSource", (RilletDataSource,), settings))
-        spark.dataSource.register(type("ChangesDataSource", (ChangesDataSource,), {}))
+        register_again(spark, type("RilletDataSource", (RilletDataSource,), settings))
+        if sys.version_info >= (3, 11):
+            # Imported here: each of Spark's Python processes imports this module, and only those of changes need the
+            # store, which needs Python 3.11.
+            from rillet.spark.changes.source import ChangesDataSource
+
+            spark.dataSource.register(type("ChangesDataSource", (ChangesDataSource,), {}))
 
 
 class RangePartition(InputPartition):
@@ -221,7 +234,6 @@ class _SourceReader(InTask):
 
     def __init__(self, options: Options, schema: StructType, parallelism: int) -> None:
         from pyspark.errors import PySparkTypeError
-        from pyspark.sql.pandas.types import to_arrow_schema
 
         from rillet.columns.arrow_batch import rows_for
         from rillet.spark.column_types import unsupported_columns
@@ -233,7 +245,7 @@ class _SourceReader(InTask):
         if wrong := unsupported_columns(schema):
             raise OptionError(f"rillet: the schema does not fit a stream: {'; '.join(wrong)}")
         try:
-            self.arrow_schema: Any = to_arrow_schema(schema, timezone="UTC")
+            self.arrow_schema: Any = arrow_schema(schema)
             rows_for(self.arrow_schema, b"", options.mode, options.corrupt_column)
         except (ValueError, PySparkTypeError) as error:
             raise OptionError(f"rillet: the schema does not fit a stream: {error}") from None
@@ -323,7 +335,10 @@ class StreamingReader(_SourceReader, DataSourceStreamReader, SupportsTriggerAvai
 
     def __init__(self, options: Options, schema: StructType, parallelism: int) -> None:
         options.refuse(BATCH_ONLY, "a streaming read")
+        if options.group_mode == "deliver" and not HAS_READ_LIMITS:
+            raise OptionError("rillet: groupMode=deliver needs Spark 4.2, which states the offset that is in the sink")
         super().__init__(options, schema, parallelism)
+        self._earlier = EarlierCalls()
         self._follower: MicroBatchReader | None = None
         self._fields_checked = False
 
@@ -358,8 +373,20 @@ class StreamingReader(_SourceReader, DataSourceStreamReader, SupportsTriggerAvai
         with plainly():
             return self.follower.report()
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Return the offset at the end of the next micro-batch, with its plan; return `start` if no entry is unread."""
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None) -> dict[str, Any]:
+        """Return the offset at the end of the next micro-batch, with its plan; return `start` if no entry is unread.
+
+        start, limit: None before Spark 4.2.
+        """
+        sure = True
+        if start is None or limit is None:
+            limit, sure = self.getDefaultReadLimit(), self._earlier.sure
+            start = self._earlier.start or self.initialOffset()
+        end = self._end(start, limit, sure)
+        self._earlier.returned(end)
+        return end
+
+    def _end(self, start: dict[str, Any], limit: ReadLimit, sure: bool) -> dict[str, Any]:
         least, cap = None, None
         if isinstance(limit, ReadMaxRows):
             least, cap = self.options.min_entries_per_trigger, limit.max_rows
@@ -367,7 +394,7 @@ class StreamingReader(_SourceReader, DataSourceStreamReader, SupportsTriggerAvai
             least = limit.min_rows
         with plainly():
             begin = Offset.parse(start)
-            end = self.follower.next(begin, least, cap)
+            end = self.follower.next(begin, least, cap, sure)
             if end is None:
                 return start
             if not self._fields_checked:
@@ -385,6 +412,7 @@ class StreamingReader(_SourceReader, DataSourceStreamReader, SupportsTriggerAvai
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return the tasks of a micro-batch."""
+        self._earlier.planned(start, end)
         if start == end:
             return []
         with plainly():

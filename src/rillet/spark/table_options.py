@@ -87,6 +87,11 @@ class TableOptions(SinkOptions):
         """Return the name of the column that contains the values or members."""
         return self.value_column or ("member" if self.type in ("set", "zset") else "value")
 
+    @property
+    def adds(self) -> bool:
+        """Return whether a repeated write changes the result, so that its transactions must recognize it."""
+        return self.type == "list" or bool(self.add_columns) or self.exactly_once == "transaction"
+
     def glob(self) -> bytes:
         """Return the glob of the keys to read: keyPattern, or all keys with the prefix."""
         return self.key_pattern.encode() if self.key_pattern is not None else escaped(self.key_prefix) + b"*"

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import Any, NamedTuple, TypeAlias
 
 from rillet.keyspace.helper_keys import delayed_key, order_keys, retries_key
@@ -85,7 +85,7 @@ def waiting_command(key: bytes, count: int) -> list[bytes]:
 
 def moment(ms: float) -> datetime:
     """Return a time in milliseconds since 1970 as a datetime."""
-    return datetime.fromtimestamp(ms / 1000, UTC)
+    return datetime.fromtimestamp(ms / 1000, timezone.utc)
 
 
 def delayed_of(reply: Any) -> list[DelayedEntry]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 
 from rillet.errors import Corrupt, LogCorrupt, StoreError
@@ -185,7 +185,7 @@ def cut(path: Path, end: LogEnd, disk: Disk = REAL) -> None:
 def moment(second: int) -> str:
     """Return a time as text in UTC."""
     try:
-        return f"{datetime.fromtimestamp(second, UTC):%Y-%m-%d %H:%M:%S} UTC"
+        return f"{datetime.fromtimestamp(second, timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
     except (OverflowError, ValueError, OSError):
         raise Corrupt(f"{second} is not a time in seconds since 1970") from None
 

@@ -32,7 +32,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from io import RawIOBase
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, NamedTuple, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, TypedDict
 
 from rillet.commands.stream.idmp import track
 from rillet.errors import CommandError, Corrupt, LogCorrupt, NewerFormat
@@ -64,6 +64,9 @@ from rillet.types.rdb import value as rdb
 from rillet.types.rdb.primitives import EmptyValue, RdbReader
 from rillet.types.stream.stream import Stream
 from rillet.types.string import new_string
+
+if TYPE_CHECKING:
+    from typing import Unpack
 
 Unknown = Literal["refuse", "skip", "keep"]
 """The treatment of function libraries and of modules' data."""

@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol, Unpack
+from typing import TYPE_CHECKING, Protocol
 
 from rillet.errors import CommandError, Corrupt, StoreError
 from rillet.persistence.fork import ChildOutcome, Children, ChildReport
@@ -31,6 +31,9 @@ from rillet.persistence.write_gate import SNAPSHOT, WriteGate
 from rillet.real_time import monotonic
 from rillet.runtime.engine import Engine
 from rillet.scripting.functions import forget_libraries
+
+if TYPE_CHECKING:
+    from typing import Unpack
 
 PURPOSE = "RDB"
 # Seconds after which a BGSAVE that failed is tried again (server.h: CONFIG_BGSAVE_RETRY_DELAY).

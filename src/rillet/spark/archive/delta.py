@@ -380,10 +380,11 @@ def _parts(table: DeltaTable) -> tuple[list[Part], int]:
 def _arrow_schema(schema: str) -> Any:
     """Return the Arrow schema of a table for rows of a schema (Spark's JSON)."""
     import pyarrow as pa
-    from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
 
-    rows = to_arrow_schema(StructType.fromJson(json.loads(schema)), timezone="UTC")
+    from rillet.spark.spark_versions import arrow_schema
+
+    rows = arrow_schema(StructType.fromJson(json.loads(schema)))
     columns = [field.with_nullable(True).remove_metadata() for field in rows if field.name not in PARTITIONS]
     return pa.schema([*columns, pa.field("date", pa.date32()), pa.field("stream", pa.string())])
 

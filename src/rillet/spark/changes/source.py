@@ -16,9 +16,6 @@ from collections.abc import Iterator, MutableMapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
-
 from rillet.client.connection import Connection
 from rillet.client.errors import StaysAway
 from rillet.errors import RilletError
@@ -32,6 +29,16 @@ from rillet.spark.errors import plainly
 from rillet.spark.failed_reader import FailedReader
 from rillet.spark.options import OptionError
 from rillet.spark.read.data_loss import DataLoss
+from rillet.spark.spark_versions import (
+    DataSource,
+    DataSourceStreamReader,
+    EarlierCalls,
+    InputPartition,
+    ReadAllAvailable,
+    ReadLimit,
+    SupportsTriggerAvailableNow,
+    arrow_schema,
+)
 from rillet.spark.worker_socket import InTask
 from rillet.store.follow.stream_reader import StreamLost, server_position
 from rillet.transfer.rdb_parts import SnapshotPart
@@ -95,16 +102,16 @@ class ChangesReader(InTask, DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def __init__(self, options: ChangesOptions, schema: StructType) -> None:
         from pyspark.errors import PySparkTypeError
-        from pyspark.sql.pandas.types import to_arrow_schema
 
         self.options = options
         try:
-            self.arrow_schema: Any = to_arrow_schema(schema, timezone="UTC")
+            self.arrow_schema: Any = arrow_schema(schema)
             check_schema(self.arrow_schema, options.mode)
         except (ValueError, PySparkTypeError) as error:
             raise OptionError(f"rillet: the schema does not fit changes: {error}") from None
         self._receiver: Receiver | None = None
         self._target: int | None = None
+        self._earlier = EarlierCalls()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_receiver": None}
@@ -130,12 +137,21 @@ class ChangesReader(InTask, DataSourceStreamReader, SupportsTriggerAvailableNow)
             found = server_position(connection)
         return -1 if found is None else found.offset
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Return the end of the next micro-batch, whose bytes are in the folder; `start` if there is none."""
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None) -> dict[str, Any]:
+        """Return the end of the next micro-batch, whose bytes are in the folder; `start` if there is none.
+
+        start, limit: None before Spark 4.2.
+        """
         with plainly():
+            if start is None:
+                # The only call of an available-now query is also the first one: it reads what the server has now.
+                self._target = self._server_offset() if self._receiver is None else None
+                start = self._earlier.start or self.initialOffset()
             begin = ChangesOffset.parse(start)
             end = self._next(begin)
-        return start if end is None else end.json()
+        found = start if end is None else end.json()
+        self._earlier.returned(found)
+        return found
 
     def _next(self, start: ChangesOffset) -> ChangesOffset | None:
         receiver = self._receiver
@@ -206,6 +222,7 @@ class ChangesReader(InTask, DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return the tasks of a micro-batch: its files."""
+        self._earlier.planned(start, end)
         if start == end:
             return []
         with plainly():

@@ -51,11 +51,11 @@ class GroupDelivery(MicroBatchReader):
             start, streams={name: self.consumer.begin(name, at) for name, at in start.streams.items()}, added={}
         )
 
-    def next(self, start: Offset, least: int | None, cap: int | None) -> Offset | None:
+    def next(self, start: Offset, least: int | None, cap: int | None, sure: bool = True) -> Offset | None:
         """Return the end of the next batch with its plan; None if no entry is pending or new."""
-        return super().next(start, None, cap)
+        return super().next(start, None, cap, sure)
 
-    def _plan(self, start: Offset, least: int | None, cap: int | None) -> Offset | None:
+    def _plan(self, start: Offset, least: int | None, cap: int | None, sure: bool) -> Offset | None:
         self.consumer.committed(start.streams, {})
         states = self._read_states(start)
         pages = self._deliver(states, cap)

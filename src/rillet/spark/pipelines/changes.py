@@ -275,7 +275,7 @@ class ChangesJob:
 
     def round(self) -> None:
         """Take the changes that the server has now, until `stop` is set."""
-        from pyspark.sql.streaming.datasource import ReadAllAvailable
+        from rillet.spark.spark_versions import ReadAllAvailable
 
         reader = self._reader
         reader.prepareForTriggerAvailableNow()

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -121,7 +121,7 @@ def _texts(flat: list[bytes]) -> dict[str, str]:
 
 
 def _moment(ms: int) -> datetime | None:
-    return datetime.fromtimestamp(ms / 1000, UTC) if 0 < ms <= _LATEST_MS else None
+    return datetime.fromtimestamp(ms / 1000, timezone.utc) if 0 < ms <= _LATEST_MS else None
 
 
 def _now(options: Options) -> int:

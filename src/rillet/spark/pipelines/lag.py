@@ -13,7 +13,7 @@ import argparse
 import math
 import signal
 import threading
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +45,7 @@ def lag(spark: SparkSession, *, most_pending: int = MOST_PENDING, **options: str
         rows = sample(servers, streams_of(servers, checked), most_pending)
     columns = from_arrow_schema(schema())
     for row in rows:
-        row["sampled"] = datetime.fromtimestamp(row["sampled"] / 1e6, UTC)
+        row["sampled"] = datetime.fromtimestamp(row["sampled"] / 1e6, timezone.utc)
     return spark.createDataFrame([[row[name] for name in columns.names] for row in rows], columns)
 
 

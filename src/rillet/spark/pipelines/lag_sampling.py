@@ -24,7 +24,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -183,7 +183,7 @@ class Samples:
 
         by_date: dict[str, list[dict[str, Any]]] = {}
         for row in self.rows:
-            by_date.setdefault(f"{datetime.fromtimestamp(row['sampled'] / 1e6, UTC):%Y-%m-%d}", []).append(row)
+            by_date.setdefault(f"{datetime.fromtimestamp(row['sampled'] / 1e6, timezone.utc):%Y-%m-%d}", []).append(row)
         for date, rows in by_date.items():
             where = self.place / f"date={date}"
             where.mkdir(parents=True, exist_ok=True)

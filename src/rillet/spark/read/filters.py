@@ -38,7 +38,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from operator import contains, eq, ge, gt, le, lt
 from typing import TYPE_CHECKING, Any
 
@@ -210,8 +210,8 @@ def _timestamp(name: str, value: Any, zoned: bool) -> Intervals | None:
     """Return the IDs for which a comparison of timestamp is true; it is null if its microseconds exceed 64 bits."""
     if not isinstance(value, datetime) or (value.tzinfo is not None) != zoned:
         return None
-    moment = value if zoned else value.replace(tzinfo=UTC)
-    micros = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    moment = value if zoned else value.replace(tzinfo=timezone.utc)
+    micros = (moment - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(microseconds=1)
     equal: Intervals = (
         (milliseconds(micros // 1000, micros // 1000),) if micros >= 0 and micros % 1000 == 0 else NOTHING
     )

@@ -163,16 +163,20 @@ class MicroBatchReader:
             estimates[stream] = left.estimate + max(grown, 0)
         return estimates
 
-    def next(self, start: Offset, least: int | None, cap: int | None) -> Offset | None:
-        """Return the end offset of the next batch with its plan; None if there is nothing to read yet."""
+    def next(self, start: Offset, least: int | None, cap: int | None, sure: bool = True) -> Offset | None:
+        """Return the end offset of the next batch with its plan; None if there is nothing to read yet.
+
+        sure: whether all entries before `start` are in the sink.
+        """
         self._wait_for_known_server(start)
-        end = self._retry(lambda: self._plan(start, least, cap))
+        end = self._retry(lambda: self._plan(start, least, cap, sure))
         self.reached = start if end is None else end
         return end
 
-    def _plan(self, start: Offset, least: int | None, cap: int | None) -> Offset | None:
+    def _plan(self, start: Offset, least: int | None, cap: int | None, sure: bool) -> Offset | None:
         states = self._read_states(start)
-        self._move_group(start, states)
+        if sure:
+            self._move_group(start, states)
         sized = self._unread(states)
         if not sized and self.targets is None and self._wait(states):
             states = self._read_states(start)

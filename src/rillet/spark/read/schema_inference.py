@@ -27,13 +27,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from datetime import date, datetime
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from rillet.client.errors import ConnectorError
 from rillet.client.servers import Servers
 from rillet.columns.row_builder import SOURCES
 from rillet.protocol.reply_parser import ReplyError
+from rillet.spark.option_types import iso_time
 from rillet.spark.options import Options
 from rillet.spark.read.metadata import selected_streams
 from rillet.spark.read.stream_info import stream_error
@@ -69,7 +70,7 @@ KINDS: tuple[tuple[str, Callable[[str], bool]], ...] = (
     ("date", _is_date),
     (
         "timestamp",
-        lambda text: _is_date(text) or (bool(_TIME.fullmatch(text)) and _parses(datetime.fromisoformat, text)),
+        lambda text: _is_date(text) or (bool(_TIME.fullmatch(text)) and _parses(iso_time, text)),
     ),
     ("string", lambda text: True),
 )

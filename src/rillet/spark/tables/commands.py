@@ -414,7 +414,9 @@ def _is_whole(kind: DataType) -> bool:
 
 def _without_text(name: str, kind: DataType, of_map: bool) -> list[str]:
     """Return the reasons why a column cannot be converted to text; an empty list if it can."""
-    from pyspark.sql.types import AtomicType, MapType, NumericType, StringType, VariantType
+    from pyspark.sql.types import AtomicType, MapType, NumericType, StringType
+
+    from rillet.spark.spark_versions import VariantType
 
     if isinstance(kind, MapType) and of_map:
         if not isinstance(kind.keyType, StringType):

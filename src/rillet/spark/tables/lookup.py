@@ -26,6 +26,7 @@ from rillet.spark.errors import plainly
 from rillet.spark.option_types import duration
 from rillet.spark.options import OptionError
 from rillet.spark.server_address import require_store
+from rillet.spark.spark_versions import struct_type
 from rillet.spark.table_options import WRITE_ONLY, TableOptions, parse_table
 from rillet.spark.tables.reader import read_table
 from rillet.spark.tables.schema import arrow_schema_of, default_schema
@@ -55,7 +56,7 @@ def read_keys(
             if name != parsed.key_name and len(df.columns) > 1:
                 raise OptionError(f"rillet: there is no column {parsed.key_name!r}: give keys or keyColumn")
             keys = parsed.key_prefix.replace("{", "{{").replace("}", "}}") + "{" + name + "}"
-        wanted = _struct(schema if schema is not None else default_schema(parsed))
+        wanted = struct_type(schema if schema is not None else default_schema(parsed))
         arrow_schema = arrow_schema_of(parsed, wanted)
         column = _key_column(df, keys).alias(_KEY)
     rows = df.select(column).where(f"{_KEY} is not null")
@@ -183,20 +184,12 @@ def _parsed(options: dict[str, str]) -> TableOptions:
     return parsed
 
 
-def _struct(schema: str | StructType) -> StructType:
-    from pyspark.sql.types import StructType
-
-    made = StructType.fromDDL(schema) if isinstance(schema, str) else schema
-    assert isinstance(made, StructType)
-    return made
-
-
 def _added(fields: Sequence[str] | str | StructType, prefix: str) -> tuple[StructType, StructType]:
     """Return the schema of the added columns, and the schema to read: the key, then the fields."""
     from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
     if isinstance(fields, (str, StructType)):
-        struct = _struct(fields)
+        struct = struct_type(fields)
     else:
         struct = StructType([StructField(name, StringType()) for name in fields])
     if not struct.fields:

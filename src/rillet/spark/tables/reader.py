@@ -22,8 +22,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSourceReader, InputPartition
-
 from rillet.client.errors import ConnectorError
 from rillet.client.key_reader import KeyReader
 from rillet.client.key_scan import CURSORS, KeyScan, ScanPart, plan_scan
@@ -34,6 +32,7 @@ from rillet.spark.errors import plainly
 from rillet.spark.options import OptionError
 from rillet.spark.read.schema_inference import FieldType
 from rillet.spark.server_address import require_store
+from rillet.spark.spark_versions import DataSourceReader, InputPartition
 from rillet.spark.table_options import WRITE_ONLY, TableOptions
 from rillet.spark.tables.schema import SCAN_TYPES, TableRows, arrow_schema_of
 from rillet.spark.worker_socket import InTask

@@ -60,20 +60,21 @@ def default_schema(options: TableOptions) -> str:
 def arrow_schema_of(options: TableOptions, schema: StructType) -> Any:
     """Return the Arrow schema of a table; raise an OptionError that lists every column that cannot be read."""
     from pyspark.errors import PySparkTypeError
-    from pyspark.sql.pandas.types import to_arrow_schema
+
+    from rillet.spark.spark_versions import arrow_schema
 
     wrong = unsupported_columns(schema)
     if options.ttl_column is not None and options.type not in ("hash", "string", "json"):
         wrong.append("ttlColumn can be read for the types hash, string and json only")
     if not wrong:
         try:
-            arrow_schema = to_arrow_schema(schema, timezone="UTC")
-            wrong = TableRows(options, arrow_schema).wrong
+            converted = arrow_schema(schema)
+            wrong = TableRows(options, converted).wrong
         except PySparkTypeError as error:
             wrong = [str(error)]
     if wrong:
         raise OptionError(f"rillet: the schema does not fit the type {options.type}: {'; '.join(wrong)}")
-    return arrow_schema
+    return converted
 
 
 class TableRows:

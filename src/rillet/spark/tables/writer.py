@@ -26,7 +26,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from rillet.client.errors import ConnectorError
 from rillet.client.key_scan import KeyScan, plan_scan
@@ -36,6 +35,7 @@ from rillet.loggers import logger
 from rillet.protocol.reply_parser import ReplyError
 from rillet.spark.errors import plainly
 from rillet.spark.options import OptionError
+from rillet.spark.spark_versions import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from rillet.spark.table_options import READ_ONLY, TableOptions, escaped, parse_table
 from rillet.spark.tables.commands import TableLayout
 from rillet.spark.tables.schema import SCAN_TYPES
@@ -53,12 +53,11 @@ from rillet.spark.write.commits import (
 )
 from rillet.spark.write.copies import require_copies, require_servers
 from rillet.spark.write.input_check import require_all_rows
+from rillet.spark.write.micro_batches import Save, saving
 from rillet.spark.write.query_record import (
     TaskNotes,
     complete_batch,
-    query_of,
     require_earlier_batches,
-    write_recorded,
 )
 
 if TYPE_CHECKING:
@@ -67,7 +66,6 @@ if TYPE_CHECKING:
 
 log = logger("spark")
 _BATCH = 1000
-_MERGES_BY_CORES = "spark.sql.adaptive.coalescePartitions.parallelismFirst"
 
 
 class TableRowsWritten(WriterCommitMessage):
@@ -276,24 +274,17 @@ def _delete_keys(options: TableOptions, wanted: Callable[[bytes], bool]) -> None
 # ---- streaming aggregations ----------------------------------------------------------------------------------------
 
 
-def foreach_batch(name: str = "", **options: str) -> Callable[[DataFrame, int], None]:
+def foreach_batch(name: str = "", **options: str) -> Save:
     """Return a function for `writeStream.foreachBatch` that writes each micro-batch to a table.
 
     It serves outputMode("update"), which Spark refuses for sources that are written in Python: each row replaces the
     values of its key, so a repeated batch has the same result. name: of the query, required where a repeated write
     would change the result (lists, addColumns); it must be unique on the server, and stay the same after a restart.
-
-    A repeated batch must have the same tasks, or its rows cannot be compared with those that were written. But adaptive
-    execution merges the partitions of a shuffle by the number of cores, and this changes when an executor is lost. So
-    while a batch is added, partitions are merged by their size alone.
-
-    The query has a record on the server, which shows committed batches that the server has lost (query_record.py). Over
-    Spark Connect, where the function does not know its query, there is no record.
     """
     with plainly():
         parsed = parse_table(options)
-        adds = parsed.type == "list" or parsed.add_columns or parsed.exactly_once == "transaction"
-        transactional = bool(adds) and parsed.exactly_once != "none"
+        recorded = parsed.exactly_once != "none"
+        transactional = recorded and parsed.adds
         if transactional and not name:
             raise OptionError("rillet: foreach_batch needs a name for the query, because the rows are added once")
 
@@ -301,25 +292,9 @@ def foreach_batch(name: str = "", **options: str) -> Callable[[DataFrame, int], 
 
     def save(batch: DataFrame, number: int) -> None:
         writer = batch.write.format("rillet").mode("append").options(**writing)
-        if not transactional:
-            writer.save()
-            return
-        settings = batch.sparkSession.conf  # of the query: each streaming query has its own session
-        earlier = settings.get(_MERGES_BY_CORES, "true")
-        settings.set(_MERGES_BY_CORES, "false")
-        try:
-            writer.option("txnAppId", name).option("txnVersion", str(number)).save()
-        finally:
-            settings.set(_MERGES_BY_CORES, earlier or "true")
+        if transactional:
+            writer = writer.option("txnAppId", name).option("txnVersion", str(number))
+        writer.save()
 
-    def write(batch: DataFrame, number: int) -> None:
-        query = None if parsed.exactly_once == "none" else query_of(batch)
-        if query is None:
-            save(batch, number)
-            return
-        record = name_in_keys(f"{query} {parsed.type} {parsed.key_prefix}")
-        early = [parsed.key_prefix.encode() or parsed.type.encode()] if transactional else None
-        with Servers(parsed) as servers:
-            write_recorded(servers, parsed, record, number, early, partial(save, batch, number))
-
-    return write
+    early = [parsed.key_prefix.encode() or parsed.type.encode()] if transactional else None
+    return saving(parsed, f"{parsed.type} {parsed.key_prefix}", recorded, transactional, early, save)

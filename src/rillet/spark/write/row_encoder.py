@@ -224,7 +224,9 @@ def _is_map(kind: DataType | None) -> bool:
 
 def _without_text(name: str, kind: DataType, of_map: bool) -> list[str]:
     """Return the reasons why a column cannot be converted to text; an empty list if it can."""
-    from pyspark.sql.types import AtomicType, MapType, NumericType, StringType, VariantType
+    from pyspark.sql.types import AtomicType, MapType, NumericType, StringType
+
+    from rillet.spark.spark_versions import VariantType
 
     wrong = []
     if isinstance(kind, MapType) and of_map and name == "fields":

@@ -15,7 +15,7 @@ it would mean another time on a machine with another local time.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from typing import TypeAlias
 
 from rillet.store.arguments.encoding import IDLike, encode_id
@@ -23,7 +23,7 @@ from rillet.types.stream.id import MAX, StreamID
 
 Position: TypeAlias = IDLike | datetime
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 # What is accepted beside an ID: "(" excludes the ID that follows it, "*" stands for what the server chooses.
 _RANGE = frozenset((b"-", b"+", b"("))
 _AFTER = frozenset((b"$", b"-", b"+", b">"))

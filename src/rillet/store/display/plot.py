@@ -11,7 +11,7 @@ no pyplot: `stream.plot().savefig("stream.png")`; a notebook shows it.
 from __future__ import annotations
 
 import io
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from rillet.extras import require
@@ -69,7 +69,7 @@ def _title(panel: Any, text: str) -> None:
 
 def _throughput(panel: Any, found: Timeline, name: str) -> None:
     times = found.edges[0] in _TIMES
-    edges: list[Any] = [datetime.fromtimestamp(ms / 1000, UTC) if times else ms for ms in found.edges]
+    edges: list[Any] = [datetime.fromtimestamp(ms / 1000, timezone.utc) if times else ms for ms in found.edges]
     rates = found.rates()
     panel.stairs(rates, edges, fill=True, color=_SOFT)
     panel.stairs(rates, edges, color=_ACCENT, linewidth=1.3)

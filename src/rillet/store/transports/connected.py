@@ -16,7 +16,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn, TypeVar, TypeVarTuple, Unpack
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from rillet.client.address import Address
@@ -41,10 +41,14 @@ from rillet.store.transports.transport import (
 )
 from rillet.store.transports.undelivered import Undelivered, delivers
 
+if TYPE_CHECKING:  # new in Python 3.11
+    from typing import TypeVarTuple, Unpack
+
+    Arguments = TypeVarTuple("Arguments")
+
 SYNC_SECONDS = 5.0  # the most time for which closing a store waits until its changes are on the disk
 PATIENCE = 1.0  # seconds that a call follows redirections and waits for nodes that are not ready
 Result = TypeVar("Result")
-Arguments = TypeVarTuple("Arguments")
 # Commands after which a connection has state that a new connection would lack.
 _STATEFUL = frozenset((b"SELECT", b"MULTI", b"WATCH", b"AUTH", b"HELLO", b"CLIENT", b"READONLY"))
 
@@ -199,7 +203,7 @@ class ServerTransport:
 
             yield run
 
-    def _call(self, function: Callable[[Unpack[Arguments]], Result], *arguments: *Arguments) -> Result:
+    def _call(self, function: Callable[[Unpack[Arguments]], Result], *arguments: Unpack[Arguments]) -> Result:
         """Run a function that calls the server; if it fails, raise StoreError or the server's CommandError.
 
         A call inside a call (a signal handler that uses the store) gets separate connections: the replies on those of

@@ -28,8 +28,8 @@ C struct returned by value, which interpreted code does not have.
 from __future__ import annotations
 
 import re
-from datetime import UTC, timedelta
 from datetime import datetime as DateTime
+from datetime import timedelta, timezone
 from typing import NamedTuple
 
 from rillet._cython import cython, readonly
@@ -40,7 +40,7 @@ _SIGNED_MAX = cython.declare(cython.ulonglong, 0x7FFF_FFFF_FFFF_FFFF)
 _LONGEST_TEXT = 127
 _SCRATCH = cython.declare(bytearray, bytearray(41))
 
-_EPOCH = DateTime(1970, 1, 1, tzinfo=UTC)
+_EPOCH = DateTime(1970, 1, 1, tzinfo=timezone.utc)
 
 _STRTOULL = re.compile(rb"[ \t-\r]*([+-]?)([0-9]+)")
 _CANONICAL_NEGATIVE = re.compile(rb"-[1-9][0-9]*")
