@@ -38,11 +38,11 @@ def batch_writer_of(rows: pa.Table, options: dict[str, str]) -> BatchWriter:
 
 def in_task(partition: int = 0, batch: int = 0, query: str = QUERY) -> None:
     """Make this thread's process a task of a micro-batch."""
-    told: dict[str, Any] = {
-        "stageId": 0, "partitionId": partition, "attemptNumber": 0, "taskAttemptId": 0, "cpus": 1, "resources": {},
-        "localProperties": {"sql.streaming.queryId": query, "streaming.sql.batchId": str(batch)},
-    }  # fmt: skip
-    TaskContext._setTaskContext(TaskContext.from_json(told))
+    context: Any = object.__new__(TaskContext)  # its arguments depend on the version of PySpark
+    context._stageId = context._attemptNumber = context._taskAttemptId = 0
+    context._partitionId, context._cpus, context._resources = partition, 1, {}
+    context._localProperties = {"sql.streaming.queryId": query, "streaming.sql.batchId": str(batch)}
+    TaskContext._setTaskContext(context)
 
 
 def write(

@@ -157,6 +157,7 @@ class Options(SinkOptions):
     starting_timestamp: int | None = option(timestamp, READ)  # Milliseconds since 1970.
     ending_timestamp: int | None = option(timestamp, BATCH)
     fail_on_data_loss: bool = option(boolean, ALL, True)
+    on_stream_end: str | None = option(one_of("forget", "fail"), FOLLOW)  # None: forget for a pattern, else fail
     max_entries_per_trigger: int | None = option(whole_number(1), FOLLOW)
     min_entries_per_trigger: int | None = option(whole_number(1), FOLLOW)
     max_trigger_delay: float = option(positive_duration, FOLLOW, 900.0)
@@ -189,6 +190,11 @@ class Options(SinkOptions):
     transaction_bytes: int = option(whole_number(1 << 10), WRITE, 16 << 20)
     txn_app_id: str | None = option(non_empty, WRITE)
     txn_version: int | None = option(whole_number(0), WRITE)
+
+    @property
+    def forgets_streams(self) -> bool:
+        """Return whether a stream may disappear without an error after all its known entries were read."""
+        return (self.on_stream_end or ("forget" if self.stream_pattern is not None else "fail")) == "forget"
 
     def require_stream(self) -> None:
         """Raise OptionError if no stream is selected."""

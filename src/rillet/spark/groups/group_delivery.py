@@ -68,8 +68,11 @@ class GroupDelivery(MicroBatchReader):
         again = any(places.get(name, at) != at for name, at in start.streams.items())
         # A batch that is read again may end at the IDs of `start`, but Spark skips a batch whose offsets are equal.
         told = start.initial or (again and start.start is None)
+        reached = {**places, **ends(pages)}
+        infos = states.infos
         return Offset(
-            {**places, **ends(pages)},
+            reached,
+            more=frozenset(name for name, at in reached.items() if (info := infos[name]) is None or info.last > at),
             plan=tasks(pages, self.options.min_partitions or self.planner.parallelism),
             start=places if told else None,
         )
@@ -105,8 +108,13 @@ class GroupDelivery(MicroBatchReader):
         self._infos_for_report = infos
         there = self.consumer.positions([name for name, info in infos.items() if info is not None])
         places = {}
-        for name in infos:
+        for name, info in infos.items():
             at, stands = start.streams.get(name), there.get(name)
+            if at is not None and info is None and self.guard.was_read(name, start):
+                self.guard.last_seen.pop(name, None)
+                continue
+            if info is not None:
+                self.guard.last_seen[name] = info.last
             if at is not None and stands is not None:
                 places[name] = Place(at if stands >= at else self._moved_back(name, at, stands), None)
                 continue

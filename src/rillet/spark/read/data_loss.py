@@ -39,6 +39,14 @@ streams that may have lost more entries than `lost` counts, and the query contin
 has replaced the old one, the query continues at the new stream's first entry. Entries that a failover removed and a
 producer wrote again are then read twice, but no entry is skipped. A key of another type always raises an error.
 
+**A stream may end** (`onStreamEnd`=forget, the default for a pattern): a key that expired or was deleted after all its
+known entries were read. Known is what the offset states (`Offset.more`), or what a later check has seen (`last_seen`);
+entries that were added after the last check and removed before the next one are not. Such a stream leaves `check`'s
+result, so the next batch's offset lacks it. If the key exists again, and all its entries follow the offset, it is read
+from its start. A stream that is older than the offset is not a new one: after a failover it may have lost its end.
+
+With failOnDataLoss=false, a lost stream leaves the offset, too, once its loss is counted.
+
 The check happens three times: before a trigger is planned (`DataLossGuard.check`), before the tasks of a batch run
 after a restart (`check` again), and with every page of entries that a task reads (trim_detection.py).
 """
@@ -146,6 +154,7 @@ class DataLossGuard:
     unbounded: set[str] = field(default_factory=set)  # streams whose loss has no upper bound
     running: dict[str, RunningBatch] = field(default_factory=dict)
     last_added: dict[str, int] = field(default_factory=dict)  # entries-added at the last check without a loss
+    last_seen: dict[str, StreamID] = field(default_factory=dict)  # the last ID of each stream at the last check
     counts: dict[str, tuple[StreamID, StreamInfo, int]] = field(default_factory=dict)
 
     @property
@@ -179,17 +188,51 @@ class DataLossGuard:
         """Return the ID in each stream after which reading continues; count lost entries or raise DataLoss.
 
         Entries of a stream that disappear before the query has read any entry of that stream do not count as a loss.
-        The position in a missing stream stays the same.
+        The position in a missing stream stays the same, unless streams may end: then the result lacks that stream.
         """
         places = {}
         for stream in offset.streams:
-            then = Place.at(offset, stream)
-            self._count_removed(stream, then.after, infos.get(stream))
-            places[stream], loss = self._compare(stream, then, infos.get(stream), offset)
+            then, now = Place.at(offset, stream), infos.get(stream)
+            was_read = self.was_read(stream, offset)
+            if was_read and now is None and self.options.fail_on_data_loss:
+                self.running.pop(stream, None)  # its tasks have read all of it, or they would have failed
+            self._count_removed(stream, then.after, now)
+            if was_read and now is None:
+                self._forget(stream)
+                continue
+            place, loss = self._compare(stream, then, now, offset)
+            if was_read and loss is not None and now is not None and _is_new(then, now):
+                place, loss = Place(then.after, now.removed), None
+            if now is not None:
+                self.last_seen[stream] = now.last
             if loss is not None and loss.alarm and self.options.fail_on_data_loss:
                 raise DataLoss(self._message(stream, then, loss))
             self._count(stream, then, loss)
+            if now is None and self.options.forgets_streams:
+                self._forget(stream)
+            else:
+                places[stream] = place
         return places
+
+    def was_read(self, stream: str, offset: Offset) -> bool:
+        """Return whether a stream may end: the entries that it had when it was last seen are at or before the offset."""
+        seen = self.last_seen.get(stream)
+        if not self.options.forgets_streams:
+            return False
+        if seen is not None:
+            return seen <= offset.streams[stream]
+        early = stream in offset.removed or stream in offset.unread  # an offset of a version without `more`
+        return not offset.initial and stream not in offset.more and not early
+
+    def _forget(self, stream: str) -> None:
+        """Forget a stream that does not exist any more; its losses stay counted."""
+        before = self.current.pop(stream, None)
+        if before is not None:
+            self.settled[stream] = self.settled.get(stream, 0) + before[1]
+            self.settled_more[stream] = self.settled_more.get(stream, 0) + before[2] - before[1]
+        self.last_seen.pop(stream, None)
+        self.last_added.pop(stream, None)
+        self.counts.pop(stream, None)
 
     def batch_runs(self, start: Offset, end: Offset, infos: Mapping[str, StreamInfo | None]) -> None:
         """Remember the batch that Spark runs now; infos: the streams when it was planned, or later."""
@@ -300,6 +343,13 @@ class DataLossGuard:
             f"rillet: {many} lost before being read: the stream {stream!r} at {where} was read up to {then.after}, and "
             f"now it {loss.what}. Set failOnDataLoss=false to count lost entries and continue, or {self.restart}"
         )
+
+
+def _is_new(then: Place, now: StreamInfo) -> bool:
+    """Return whether a stream may be another one than that of the offset, which has only newer entries."""
+    known = then.counted.added
+    fewer = known is not None and now.added is not None and now.added - now.length < known.least
+    return now.last > then.after and now.all_after(then.after) and fewer
 
 
 def _start_text(now: StreamInfo) -> str:

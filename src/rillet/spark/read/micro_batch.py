@@ -318,11 +318,13 @@ class MicroBatchReader:
         """Return the offset at the end of a planned batch."""
         begin = {stream: place.after for stream, place in states.places.items()} if start.initial else None
         end = Offset({}, plan=batch.tasks, start=begin)
-        unread = set()
+        unread, more = set(), set()
         for stream, place in states.places.items():
             info = states.infos[stream]
             at = _place_at(batch.ends.get(stream, place.after), place, info, batch.left.get(stream))
             end.streams[stream] = at.after
+            if info is None or at.after < info.last:
+                more.add(stream)
             if at.added is not None:
                 end.added[stream] = at.added
             elif at.after == place.after and (start.initial or stream in start.unread):
@@ -334,7 +336,7 @@ class MicroBatchReader:
                 end.deleted[stream] = at.deleted
             if at.removed is not None and info is not None and at.after < info.last:
                 end.removed[stream] = at.removed
-        return replace(end, unread=frozenset(unread))
+        return replace(end, unread=frozenset(unread), more=frozenset(more))
 
 
 def _place_at(end: StreamID, place: Place, info: StreamInfo | None, left: Left | None) -> Place:

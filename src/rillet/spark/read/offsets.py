@@ -15,6 +15,7 @@ between two ranges that share a bound.
      "unread":  ["orders"],                              streams of which no entry was planned or read yet
      "deleted": {"events": "1526919030999-0"},           the largest deleted ID when the batch was planned, if it is
                                                          after the offset
+     "more":    ["events"],                              streams with entries after the batch, when it was planned
      "from":    {"events": "<ID>"}}                      the batch's start: only for the first batch, and for a
                                                          batch that a group delivers again
 
@@ -71,6 +72,7 @@ class Offset:
     deleted: dict[str, StreamID] = field(default_factory=dict)
     between: dict[str, CountInterval] = field(default_factory=dict)
     removed: dict[str, int] = field(default_factory=dict)
+    more: frozenset[str] = frozenset()
 
     @classmethod
     def parse(cls, value: Mapping[str, Any]) -> Offset:
@@ -88,6 +90,7 @@ class Offset:
                 _ids(value.get("deleted", {})),
                 {str(stream): _interval(bounds) for stream, bounds in value.get("between", {}).items()},
                 {str(stream): int(count) for stream, count in value.get("removed", {}).items()},
+                frozenset(map(str, value.get("more", ()))),
             )
         except (ValueError, TypeError, AttributeError) as error:
             raise OffsetError(f"rillet: the checkpoint does not contain an offset of this source: {error}") from None
@@ -117,6 +120,8 @@ class Offset:
             value["unread"] = sorted(self.unread)
         if self.deleted:
             value["deleted"] = _texts(self.deleted)
+        if self.more:
+            value["more"] = sorted(self.more)
         if self.start is not None:
             value["from"] = _texts(self.start)
         return value

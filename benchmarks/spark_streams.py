@@ -1,0 +1,90 @@
+"""A trigger of a query over many streams: 10,000 streams, of which 100 get an entry each, and of which none does.
+
+    python -m benchmarks spark_streams            the rows of the table
+    python -m benchmarks.spark_streams --profile  where the time of a trigger goes
+
+Without Spark: the benchmark calls the reader as Spark does. A trigger is latestOffset and partitions; the time is the
+processor time of the planning process, without the server's. `idle` is a trigger without a new entry; Spark calls the
+next one at once, so an idle query takes this share of a core, by the time of the trigger with its wait.
+"""
+
+from __future__ import annotations
+
+import cProfile
+import json
+import pstats
+import statistics
+import sys
+import time
+from typing import Any
+
+from benchmarks.harness import Figure, redis_server
+from rillet.client.address import Address
+from rillet.client.connection import Connection
+from rillet.protocol.command_parser import pack_command
+
+STREAMS = 10_000
+CHANGED = 100
+ROUNDS = 7
+
+
+def figures() -> list[Figure]:
+    """Return the rows of the table."""
+    found = measure()
+    return [
+        Figure(f"spark: {name}, {STREAMS:,} streams, {CHANGED} changed", text, "", "")  # type: ignore[arg-type]
+        for name, text in found.items()
+    ]
+
+
+def measure(profile: bool = False) -> dict[str, float]:
+    """Return the processor time of a trigger in ms, the offset in kB, and the share of a core while idle."""
+    from pyspark.sql.types import StructType
+
+    from rillet.spark.options import parse
+    from rillet.spark.source import StreamingReader
+    from rillet.spark.spark_versions import ReadAllAvailable
+
+    schema = StructType().add("stream", "string").add("n", "long")
+    with redis_server() as (port, _), Connection(Address(port=port), 60) as connection:
+
+        def add(numbers: range) -> None:
+            for first in range(numbers.start, numbers.stop, 1000):
+                part = range(first, min(first + 1000, numbers.stop))
+                connection.send(b"".join(pack_command([b"XADD", b"session:%d:events" % (i % STREAMS), b"*", b"n", b"1"])
+                                         for i in part))  # fmt: skip
+                for _ in part:
+                    connection.reply()
+
+        add(range(STREAMS))
+        reader = StreamingReader(parse({"url": f"redis://127.0.0.1:{port}", "streamPattern": "session:*"}), schema, 2)
+        start: dict[str, Any] = reader.initialOffset()
+        start = reader.latestOffset(start, ReadAllAvailable())
+        spent, sizes, idle = [], [], []
+        profiler = cProfile.Profile()
+        for number in range(ROUNDS):
+            add(range(number * CHANGED, (number + 1) * CHANGED))
+            begun = time.process_time()
+            if profile:
+                profiler.enable()
+            text = json.dumps(start)
+            end = reader.latestOffset(json.loads(text), ReadAllAvailable())
+            tasks = reader.partitions(json.loads(text), json.loads(json.dumps(end)))
+            profiler.disable()
+            spent.append((time.process_time() - begun) * 1000)
+            assert sum(len(part.ranges) for part in tasks) == CHANGED  # type: ignore[attr-defined]
+            sizes.append(len(json.dumps(end)) / 1000)
+            start = end
+            clock, begun = time.monotonic(), time.process_time()
+            assert reader.latestOffset(json.loads(json.dumps(start)), ReadAllAvailable()) == start
+            idle.append((time.process_time() - begun) / (time.monotonic() - clock))
+        if profile:
+            pstats.Stats(profiler).sort_stats("cumulative").print_stats(35)
+        reader.stop()
+    return {"trigger, ms": statistics.median(spent), "offset, kB": statistics.median(sizes),
+            "idle, share of a core": statistics.median(idle)}  # fmt: skip
+
+
+if __name__ == "__main__":
+    for what, value in measure("--profile" in sys.argv).items():
+        print(f"{what:24} {value:10.3f}")
