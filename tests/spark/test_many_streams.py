@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -15,6 +16,9 @@ from pyspark.sql.types import StructType
 
 from rillet.client.errors import ConnectorError
 from rillet.spark.options import parse
+from rillet.spark.read import micro_batch
+from rillet.spark.read.data_loss import DataLoss
+from rillet.spark.read.offsets import Offset
 from rillet.spark.source import BatchReader, StreamingReader
 from rillet.spark.spark_versions import ReadAllAvailable
 from tests.judge import Judge
@@ -232,4 +236,77 @@ def test_a_trigger_and_its_report_read_the_state_once(judge: Judge, url: str, ad
         assert found.get("xreadgroup", 0) == (1 if "groupMode" in more else 0)
         add([5], "s8")
         assert reader.reportLatestOffset()["behind"]["s8"]  # a report that comes alone asks
+    reader.stop()
+
+
+# ---- more than a thousand streams ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sessions(judge: Judge, url: str) -> str:
+    """A server with 1,200 streams of one entry each."""
+    with judge.client() as client:
+        for i in range(1200):
+            client.execute_command("XADD", f"session:{i}", "5-1", "n", str(i))
+    return url
+
+
+def calls(client: Any, name: str) -> int:
+    """Return how often a command was called since CONFIG RESETSTAT."""
+    lines = client.execute_command("INFO", "commandstats").decode().splitlines()
+    found = [line for line in lines if line.startswith(f"cmdstat_{name}:")]
+    return int(found[0].split("calls=")[1].split(",")[0]) if found else 0
+
+
+def test_the_offset_of_many_streams_is_small_and_repeatable(judge: Judge, sessions: str) -> None:
+    reader = stream_reader(sessions, streamPattern="session:*")
+    start = reader.initialOffset()
+    end = json.loads(json.dumps(reader.latestOffset(start, ReadAllAvailable())))
+    assert sorted(n for _, n in batch_of(reader, start, end)) == list(range(1200))
+    assert "streams" not in end
+    assert len(json.dumps(end["packed"])) < 12_000
+    with judge.client() as client:
+        for i in (3, 700):
+            client.execute_command("XADD", f"session:{i}", "6-0", "n", "9")
+        client.execute_command("DEL", "session:5")
+        second = json.loads(json.dumps(reader.latestOffset(end, ReadAllAvailable())))
+        reader.stop()
+        again = stream_reader(sessions, streamPattern="session:*")
+        assert sorted(batch_of(again, end, second)) == [("session:3", 9), ("session:700", 9)]
+        client.execute_command("XADD", "session:new", "7-0", "n", "10")
+        third = again.latestOffset(second, ReadAllAvailable())
+        assert batch_of(again, second, third) == [("session:new", 10)]
+        found = Offset.parse(third)
+        assert set(found.streams) == {f"session:{i}" for i in range(1200) if i != 5} | {"session:new"}
+        assert (str(found.streams["session:3"]), found.added["session:3"]) == ("6-0", 2)
+        assert Offset.parse(json.loads(json.dumps(found.json()))) == found
+        client.execute_command("XADD", "session:8", "8-0", "n", "1")
+        client.execute_command("XTRIM", "session:8", "MAXLEN", "0")
+        with pytest.raises(DataLoss, match="1 entry was lost before being read: the stream 'session:8'"):
+            again.latestOffset(third, ReadAllAvailable())
+    again.stop()
+
+
+def test_an_idle_query_looks_at_all_streams_now_and_then(
+    judge: Judge, sessions: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = stream_reader(sessions, streamPattern="session:*")
+    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    monkeypatch.setattr(micro_batch, "LOOKS", 1e-6)  # the next look is hours away
+    assert reader.latestOffset(end, ReadAllAvailable()) == end
+    with judge.client() as client:
+        client.execute_command("CONFIG", "RESETSTAT")
+        for _ in range(3):
+            assert reader.latestOffset(end, ReadAllAvailable()) == end
+            assert reader.reportLatestOffset()["behind"]["session:7"] == 0
+        assert (calls(client, "xinfo|stream"), calls(client, "scan"), calls(client, "xread")) == (0, 0, 3)
+        client.execute_command("XADD", "session:7", "6-0", "n", "77")  # is noticed at once
+        second = reader.latestOffset(end, ReadAllAvailable())
+        assert batch_of(reader, end, second) == [("session:7", 77)]
+        assert calls(client, "xinfo|stream") >= 1200
+        monkeypatch.setattr(micro_batch, "LOOKS", 1e6)  # each trigger looks
+        assert reader.latestOffset(second, ReadAllAvailable()) == second
+        client.execute_command("XADD", "session:new", "7-0", "n", "10")
+        third = reader.latestOffset(second, ReadAllAvailable())
+        assert batch_of(reader, second, third) == [("session:new", 10)]
     reader.stop()

@@ -95,8 +95,9 @@ def report(
     estimates: the planner's estimates of the entries after that offset.
     """
     present = {stream: info for stream, info in sorted(infos.items()) if info is not None}
-    intervals = entries_behind(servers, present, read)
-    behind = {}
+    unread = {stream: info for stream, info in present.items() if info.last > read.streams.get(stream, EARLIEST)}
+    intervals = entries_behind(servers, unread, read)
+    behind = dict.fromkeys(present, 0)
     for stream, entries in intervals.items():
         after = read.streams.get(stream, EARLIEST)
         estimate = estimates.get(stream)

@@ -156,6 +156,7 @@ class DataLossGuard:
     last_added: dict[str, int] = field(default_factory=dict)  # entries-added at the last check without a loss
     last_seen: dict[str, StreamID] = field(default_factory=dict)  # the last ID of each stream at the last check
     counts: dict[str, tuple[StreamID, StreamInfo, int]] = field(default_factory=dict)
+    sound: dict[str, tuple[StreamInfo, Place]] = field(default_factory=dict)  # streams without a loss at the last check
 
     @property
     def lost(self) -> dict[str, int]:
@@ -191,8 +192,17 @@ class DataLossGuard:
         The position in a missing stream stays the same, unless streams may end: then the result lacks that stream.
         """
         places = {}
-        for stream in offset.streams:
-            then, now = Place.at(offset, stream), infos.get(stream)
+        exact = offset.added.keys() - offset.removed.keys() - offset.deleted.keys() - self.running.keys()
+        before, self.sound = self.sound, {}
+        for stream, after in offset.streams.items():
+            now = infos.get(stream)
+            checked = before.get(stream)
+            if checked is not None and checked[0] is now and stream in exact:
+                place = checked[1]
+                if place.after == after and place.added == offset.added[stream]:  # nothing has changed
+                    places[stream], self.sound[stream] = place, checked
+                    continue
+            then = Place.at(offset, stream)
             was_read = self.was_read(stream, offset)
             if was_read and now is None and self.options.fail_on_data_loss:
                 self.running.pop(stream, None)  # its tasks have read all of it, or they would have failed
@@ -212,10 +222,12 @@ class DataLossGuard:
                 self._forget(stream)
             else:
                 places[stream] = place
+                if loss is None and now is not None and place is then and now.last == place.after:
+                    self.sound[stream] = now, place
         return places
 
     def was_read(self, stream: str, offset: Offset) -> bool:
-        """Return whether a stream may end: the entries that it had when it was last seen are at or before the offset."""
+        """Return whether a stream may end: what it had when it was last seen is at or before the offset."""
         seen = self.last_seen.get(stream)
         if not self.options.forgets_streams:
             return False
@@ -237,7 +249,9 @@ class DataLossGuard:
     def batch_runs(self, start: Offset, end: Offset, infos: Mapping[str, StreamInfo | None]) -> None:
         """Remember the batch that Spark runs now; infos: the streams when it was planned, or later."""
         self.running = {}
-        for stream, last in end.streams.items():
+        planned = {stream for task in end.plan or () for stream, _, _ in task}
+        for stream in planned:
+            last = end.streams.get(stream, EARLIEST)
             place = Place.at(start, stream) if stream in start.streams else Place(EARLIEST, None)
             if end.start is not None and end.start.get(stream, place.after) != place.after:
                 place = Place(end.start[stream], None)

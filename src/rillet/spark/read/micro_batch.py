@@ -27,6 +27,14 @@ no entry is unread, `next` waits up to a tenth of a second for an entry and then
 `maxTriggerDelay`. An available-now query has no such delay. It reads up to the last ID that each stream had when the
 query started.
 
+**An idle query** over more than MANY_STREAMS streams does not read their state in each trigger. XREAD BLOCK shows a new
+entry in any of them. What it does not show (streams that appear, end or were trimmed) waits for the next look, so that
+looks take at most LOOKS of the time: one in 4 s if a look takes 0.2 s. In a cluster, XREAD watches the streams of one
+slot, so each trigger looks.
+
+**A stream without a change costs little**: an equal reply of XINFO gives the same StreamInfo object (StreamInfoCache),
+by which the guard and the end of the batch recognize it.
+
 Finding the streams that match a pattern takes a SCAN of all keys. If a server has more than FEW_KEYS keys, the planner
 scans less often than once per batch, so that the scans take at most a twentieth of the query's time.
 """
@@ -50,10 +58,12 @@ from rillet.spark.read.entry_counts import CountInterval
 from rillet.spark.read.metadata import key_count, missing_stream, require_streams, selected_streams, wait_for_entries
 from rillet.spark.read.offsets import Offset, Task
 from rillet.spark.read.range_planner import Batch, Left, Planner, SizedRange, StreamRange, ranges_between
-from rillet.spark.read.stream_info import StreamInfo, stream_infos
+from rillet.spark.read.stream_info import StreamInfo, StreamInfoCache, stream_infos
 from rillet.types.stream.id import StreamID
 
 FEW_KEYS = 20_000
+MANY_STREAMS = 1000
+LOOKS = 0.05  # the largest share of an idle query's time in which it reads the state of all streams
 T = TypeVar("T")
 
 
@@ -63,6 +73,20 @@ class StreamStates:
 
     infos: dict[str, StreamInfo | None]
     places: dict[str, Place] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class IdleLook:
+    """The state of all streams when nothing was unread; while it is new, only a new entry makes the query look."""
+
+    start: Offset
+    states: StreamStates
+    at: float  # when it ended, and how long it took, in seconds
+    took: float
+
+    def holds(self, start: Offset, now: float) -> bool:
+        """Return whether a look at all streams is not due: looks take at most LOOKS of an idle query's time."""
+        return now - self.at < self.took / LOOKS and start is self.start
 
 
 class MicroBatchReader:
@@ -83,6 +107,8 @@ class MicroBatchReader:
         self._infos_for_report: dict[str, StreamInfo | None] | None = (
             None  # the counters that `next` has read in this trigger
         )
+        self._cache = StreamInfoCache()
+        self._look: IdleLook | None = None  # of the last trigger, if it found nothing to read
         self._infos: dict[str, StreamInfo | None] = {}  # the counters when the last batch was planned
         self._left: dict[str, Left] = {}  # the entries that the last planned batch leaves unread
 
@@ -174,13 +200,22 @@ class MicroBatchReader:
         return end
 
     def _plan(self, start: Offset, least: int | None, cap: int | None, sure: bool) -> Offset | None:
+        begun = monotonic()
+        look, self._look = self._look, None
+        if look is not None and look.holds(start, begun) and not self._wait(look.states):
+            self._look, self._infos_for_report = look, look.states.infos
+            return None
         states = self._read_states(start)
         if sure:
             self._move_group(start, states)
         sized = self._unread(states)
-        if not sized and self.targets is None and self._wait(states):
-            states = self._read_states(start)
-            sized = self._unread(states)
+        took = monotonic() - begun
+        if not sized and self.targets is None:
+            if self._wait(states):
+                states = self._read_states(start)
+                sized = self._unread(states)
+            elif len(states.infos) > MANY_STREAMS:
+                self._look = IdleLook(start, states, monotonic(), took)
         if not sized:
             self._delayed_since = None
         if not sized or self._must_wait(states, sized, least):
@@ -247,7 +282,7 @@ class MicroBatchReader:
             from rillet.spark.read.partitioned import description, without_read
 
             start = without_read(start, description(self.options, self.servers))
-        infos = stream_infos(self.servers, [*streams, *start.streams])
+        infos = self._cache.infos(self.servers, [*streams, *start.streams])
         if self.options.partitioned_stream is not None:
             streams = self._readable(infos, start.streams)
         self._check_checkpoint(start, streams, infos)
@@ -294,6 +329,8 @@ class MicroBatchReader:
             if info is None or (self.targets is not None and stream not in self.targets):
                 continue
             last = info.last if self.targets is None else min(info.last, self.targets[stream])
+            if last <= place.after:
+                continue
             spans.append(StreamRange(stream, place.after, last, info, place.counted))
         return self.planner.measure(spans)
 
@@ -319,8 +356,12 @@ class MicroBatchReader:
         begin = {stream: place.after for stream, place in states.places.items()} if start.initial else None
         end = Offset({}, plan=batch.tasks, start=begin)
         unread, more = set(), set()
+        kept = {} if start.initial else {name: place for name, (_, place) in self.guard.sound.items()}
         for stream, place in states.places.items():
             info = states.infos[stream]
+            if place is kept.get(stream):  # it has not changed: so does what the offset states
+                end.streams[stream], end.added[stream] = place.after, start.added[stream]
+                continue
             at = _place_at(batch.ends.get(stream, place.after), place, info, batch.left.get(stream))
             end.streams[stream] = at.after
             if info is None or at.after < info.last:

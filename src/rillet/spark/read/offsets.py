@@ -19,6 +19,9 @@ between two ranges that share a bound.
      "from":    {"events": "<ID>"}}                      the batch's start: only for the first batch, and for a
                                                          batch that a group delivers again
 
+With more than PACKED streams, `packed` stands for `streams` and `added`: their names, IDs and counts as columns of
+JSON, compressed by zlib, in base64. 10,000 streams take about 50 kB instead of 680.
+
 `plan` makes a batch repeatable. Spark stores the end of a batch before it runs the batch. If another driver with
 another number of cores repeats the batch, the tasks have the same rows in the same order. A sink may rely on this.
 
@@ -33,6 +36,9 @@ of the first version of this source, {"<stream>": "<ID>", ...}.
 
 from __future__ import annotations
 
+import json
+import zlib
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -41,6 +47,7 @@ from rillet.errors import RilletError
 from rillet.spark.read.entry_counts import CountInterval
 from rillet.types.stream.id import MAX, StreamID
 
+PACKED = 1000
 Part = tuple[str, StreamID, StreamID]  # (stream, after, last): its entries with after < ID <= last
 Task = tuple[Part, ...]
 
@@ -78,6 +85,8 @@ class Offset:
     def parse(cls, value: Mapping[str, Any]) -> Offset:
         """Parse an offset's JSON, also in the format of the first version; raise OffsetError if it is malformed."""
         try:
+            if "packed" in value:
+                value = {**value, **_unpacked(str(value["packed"]))}
             if not isinstance(value.get("streams"), Mapping):
                 return cls._first_version(value)
             return cls(
@@ -92,7 +101,7 @@ class Offset:
                 {str(stream): int(count) for stream, count in value.get("removed", {}).items()},
                 frozenset(map(str, value.get("more", ()))),
             )
-        except (ValueError, TypeError, AttributeError) as error:
+        except (ValueError, TypeError, AttributeError, zlib.error) as error:
             raise OffsetError(f"rillet: the checkpoint does not contain an offset of this source: {error}") from None
 
     @classmethod
@@ -105,9 +114,13 @@ class Offset:
 
     def json(self) -> dict[str, Any]:
         """Return the JSON value that Spark stores; equal offsets have equal JSON texts."""
-        value: dict[str, Any] = {"streams": _texts(self.streams)}
-        if self.added:
-            value["added"] = {stream: self.added[stream] for stream in sorted(self.added)}
+        value: dict[str, Any] = {}
+        if len(self.streams) > PACKED:
+            value["packed"] = _packed(self.streams, self.added)
+        else:
+            value["streams"] = _texts(self.streams)
+            if self.added:
+                value["added"] = {stream: self.added[stream] for stream in sorted(self.added)}
         if self.between:
             value["between"] = {stream: list(self.between[stream]) for stream in sorted(self.between)}
         if self.removed:
@@ -125,6 +138,21 @@ class Offset:
         if self.start is not None:
             value["from"] = _texts(self.start)
         return value
+
+
+def _packed(streams: Mapping[str, StreamID], added: Mapping[str, int]) -> str:
+    """Return `streams` and `added` as one text; equal values give equal texts."""
+    names = sorted(streams)
+    ids = [streams[name] for name in names]
+    columns = [names, [one.ms for one in ids], [one.seq for one in ids], [added.get(name) for name in names]]
+    return b64encode(zlib.compress(json.dumps(columns, separators=(",", ":")).encode(), 6)).decode()
+
+
+def _unpacked(text: str) -> dict[str, Any]:
+    names, times, numbers, added = json.loads(zlib.decompress(b64decode(text)))
+    ids = [f"{ms}-{seq}" for ms, seq in zip(times, numbers, strict=True)]
+    counts = {name: count for name, count in zip(names, added, strict=True) if count is not None}
+    return {"streams": dict(zip(names, ids, strict=True)), "added": counts}
 
 
 def _ids(value: Mapping[str, Any]) -> dict[str, StreamID]:
