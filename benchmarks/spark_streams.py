@@ -1,6 +1,7 @@
 """A trigger of a query over many streams: 10,000 streams, of which 100 get an entry each, and of which none does.
 
     python -m benchmarks.spark_streams            processor time of a trigger, size of the offset, share while idle
+    python -m benchmarks.spark_streams --rillet   from a rillet server instead of redis-server
     python -m benchmarks.spark_streams --profile  where the time of a trigger goes
 
 Without Spark: the benchmark calls the reader as Spark does. A trigger is latestOffset, reportLatestOffset and
@@ -18,7 +19,7 @@ import sys
 import time
 from typing import Any
 
-from benchmarks.harness import redis_server
+from benchmarks.harness import redis_server, rillet_server
 from rillet.client.address import Address
 from rillet.client.connection import Connection
 from rillet.protocol.command_parser import pack_command
@@ -38,7 +39,8 @@ def measure(profile: bool = False) -> dict[str, float]:
     from rillet.spark.spark_versions import ReadAllAvailable
 
     schema = StructType().add("stream", "string").add("n", "long")
-    with redis_server() as (port, _), Connection(Address(port=port), 60) as connection:
+    server = rillet_server() if "--rillet" in sys.argv else redis_server()
+    with server as (port, _), Connection(Address(port=port), 60) as connection:
 
         def add(numbers: range) -> None:
             for first in range(numbers.start, numbers.stop, 1000):
