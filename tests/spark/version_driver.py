@@ -136,7 +136,7 @@ def main() -> None:
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
-    server = redis.Redis.from_url(URL, decode_responses=True)
+    server: Any = redis.Redis.from_url(URL, decode_responses=True)
     server.flushall()
     add(server, range(1000))
     found: dict[str, Any] = {"version": pyspark.__version__, "limits": HAS_READ_LIMITS, "sources": HAS_SOURCES}
