@@ -38,8 +38,9 @@ def add(client: Any, stream: str, *numbers: int) -> None:
         client.xadd(stream, {"n": n}, id=f"{n}-0")
 
 
-def sessions(place: str, **options: str) -> Query:
-    return Query(place, streamPattern="s:*", **options)
+def sessions(place: str, **options: Any) -> Query:
+    given: Any = {"streamPattern": "s:*", **options}
+    return Query(place, **given)
 
 
 def streams(query: Query) -> list[str]:
