@@ -323,6 +323,32 @@ def test_silent_consumers_are_collected(folder: Path) -> None:
     assert "not nan" in run("groups", folder, "--collect=nan", status=2)
 
 
+def test_partitioned_streams_are_shown(folder: Path) -> None:
+    assert run("partitions", folder) == "there is no partitioned stream\n"
+    assert "is not a partitioned stream" in run("partitions", folder, "orders", status=2)
+    with rillet.open(folder) as store:
+        jobs = store.partitioned("jobs", partitions=2, by="key")
+        jobs.add_many({"key": n} for n in range(10))
+        lengths = " ".join(str(len(stream)) for stream in jobs.partitions())
+        loop: Any = jobs.group("g").consumer("one").messages()
+        next(loop).ack()
+        lines = run("partitions", folder).splitlines()
+        assert lines[0] == "jobs: 2 partitions by key, 10 entries"
+        assert lines[1] == f"    epoch 1, receives entries: {lengths}"
+        assert lines[2].split() == ["group", "epoch", "lag", "pending", "consumers"]
+        assert lines[3].split()[:2] == ["g", "1"]
+        assert lines[3].endswith("one: 0 1")
+        text = run("partitions", folder, "jobs", "--repartition", "3", "--delete-drained")
+        assert text.splitlines()[:2] == ["jobs: 0 keys deleted", "jobs: 3 partitions by key, 10 entries"]
+        loop.close()
+    found = json.loads(run("partitions", folder, "jobs", "--json"))
+    assert (found["stream"], found["partitions"], found["groups"]["g"]["consumers"]) == ("jobs", 3, {})
+    run("partitions", folder, "jobs", "--repartition", "4")  # no other process has it open
+    assert json.loads(run("partitions", folder, "--json"))["partitions"] == 4
+    assert "needs the name of one stream" in run("partitions", folder, "--repartition", "4", status=2)
+    assert "a number from 1 to 1024" in run("partitions", folder, "jobs", "--repartition", "0", status=2)
+
+
 def test_what_waits_is_shown(folder: Path) -> None:
     assert run("delayed", folder) == "nothing is delayed\n"
     with rillet.open(folder) as store:

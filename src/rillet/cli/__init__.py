@@ -10,6 +10,7 @@
     rillet stats PLACE [--watch] [--json]          streams, groups, lag, pending messages by age, memory
     rillet groups PLACE [STREAM]                   groups with their consumers and pending messages
     rillet delayed PLACE [STREAM]                  entries and retries that wait until they are due
+    rillet partitions PLACE [STREAM]               partitioned streams, and who reads which partition
     rillet tail PLACE STREAM ...                   print entries, and new ones as they are added
     rillet inspect PLACE [--write]                 a local web page: streams, groups, pending entries, bytes, keys
     rillet top PLACE                               streams, groups and lag in the terminal, live
@@ -46,6 +47,7 @@ SUBCOMMANDS = {
     "stats": "show streams, groups, lag, pending messages by age and memory of a store or server",
     "groups": "show groups with their consumers and pending messages; --collect deletes silent consumers",
     "delayed": "show entries and retries that wait until they are due",
+    "partitions": "show partitioned streams, and who reads which partition; --repartition changes their number",
     "tail": "print the last entries of streams, and new ones as they are added",
     "inspect": "serve a local web page that shows streams, groups, pending entries and bytes: rillet inspect PATH|URL",
     "top": "show streams, groups and lag in the terminal, live: rillet top PATH|URL",

@@ -1,0 +1,124 @@
+"""Partitioned streams while workers, the owner of the directory and changes of partitions are killed, with a ledger.
+
+A worker appends each hand-out to a list of its key before it acknowledges. So the first hand-outs of a key must be in
+the order in which its entries were added, whoever was killed.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from random import Random
+
+import pytest
+
+import rillet
+from tests.judge import Judge
+from tests.store.process import Other
+from tests.waiting import until
+
+WORKER = """
+import random, rillet
+there = rillet.connect(url) if url else store
+while True:
+    try:
+        jobs = there.partitioned("jobs")
+        for message in jobs.group("g").consumer(name).messages(claim_idle=1.0, heartbeat=True, block=0.1,
+                                                               backoff=rillet.Exponential(0.02, most=0.1)):
+            there.execute("RPUSH", "seen:" + message["key"], message["n"])
+            if random.random() < 0.8:
+                message.ack()
+    except (rillet.StoreError, rillet.CommandError):
+        pass
+"""
+CHANGE = "(rillet.connect({url!r}) if {url!r} else store).partitioned('jobs').repartition({number})"
+
+
+def _worker(path: Path | str, url: str, name: str) -> Other:
+    other = Other(path)
+    other.tell(f"exec({WORKER!r}, dict(globals(), store=store, name={name!r}, url={url!r}))")
+    return other
+
+
+def _seen(store: rillet.Store, key: int) -> list[int]:
+    found = list(map(int, store.execute("LRANGE", f"seen:{key}", 0, -1)))
+    return list(dict.fromkeys(found))
+
+
+def _handled(store: rillet.Store, least: int) -> bool:
+    return sum(len(_seen(store, key)) for key in range(5)) >= least
+
+
+def _round(store: rillet.Store, path: Path | str, url: str, random: Random, kills: int) -> None:
+    jobs = store.partitioned("jobs", partitions=4, by="key")
+    added: dict[int, list[int]] = {key: [] for key in range(5)}
+    jobs.group("g").create()
+    workers = [_worker(path, url, f"w{n}") for n in range(3)]
+    number = 0
+    for kill in range(kills):
+        change = Other(path) if kill % 2 == 0 else None
+        if change is not None:
+            change.tell(CHANGE.format(url=url, number=random.randrange(1, 7)))
+        for _ in range(12):
+            key = random.randrange(5)
+            try:
+                jobs.add({"key": key, "n": number})
+                added[key].append(number)
+            except rillet.OutcomeUnknown:  # it may be there, and would then be the only one of its key
+                store.stream("unsure").add({"n": number})
+            number += 1
+        if change is not None:
+            change.kill()
+        until(partial(_handled, store, 6 * kill), "messages are handled")
+        place = random.randrange(3)
+        workers[place].kill()
+        workers[place] = _worker(path, url, f"w{place}")
+    jobs.add({"key": 0, "n": number})  # finishes a change that was killed
+    added[0].append(number)
+    for worker in workers:
+        worker.kill()
+    for message in jobs.group("g").consumer("last").messages(claim_idle=1.0, block=0.2, timeout=4):
+        store.execute("RPUSH", f"seen:{message['key']}", message["n"])
+        message.ack()
+    unsure = {int(entry["n"]) for entry in store.stream("unsure")}
+    for key, numbers in added.items():
+        found = _seen(store, key)
+        assert set(numbers) <= set(found) <= set(numbers) | unsure
+        assert found == sorted(found)
+    info = jobs.group("g").info()
+    assert (info.pending, info.lag) == (0, 0)
+
+
+@pytest.mark.slow
+def test_order_is_kept_while_processes_are_killed(tmp_path: Path) -> None:
+    path = tmp_path / "store.rillet"
+    with rillet.open(path, owner="process") as store:
+        _round(store, path, "", Random(1), 3)
+
+
+@pytest.mark.slow
+def test_order_is_kept_over_a_server_while_processes_are_killed(judge: Judge) -> None:
+    url = f"redis://127.0.0.1:{judge.port}"
+    with rillet.connect(url) as store:
+        store.execute("FLUSHALL")
+        _round(store, ":memory:", url, Random(2), 3)
+
+
+@pytest.mark.slow
+def test_order_is_kept_in_a_cluster_while_processes_are_killed(cluster_url: str) -> None:
+    with rillet.connect(cluster_url) as store:
+        _round(store, ":memory:", cluster_url, Random(3), 3)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+def test_order_is_kept_in_many_kills(tmp_path: Path, judge: Judge, cluster_url: str) -> None:
+    for seed in range(30):
+        path = tmp_path / f"{seed}.rillet"
+        with rillet.open(path, owner="process") as store:
+            _round(store, path, "", Random(seed), 5)
+    for url in (f"redis://127.0.0.1:{judge.port}", cluster_url):
+        with rillet.connect(url) as store:
+            for seed in range(30):
+                store.delete(*store.keys())
+                _round(store, ":memory:", url, Random(seed), 5)
