@@ -15,6 +15,9 @@ import pytest
 import rillet
 from rillet import InvalidEntry, LeaseLost, Message, Store
 from rillet.keyspace.helper_keys import order_keys, retries_key
+from rillet.store.command_steps import run_step
+from rillet.store.delivery import delivery
+from rillet.store.delivery_options import DeliveryOptions, End
 from rillet.store.group import Group
 from rillet.testing.clock import StoreClock
 from tests.store.conftest import Frontend
@@ -253,6 +256,29 @@ def test_back_off_and_dead_letters(timed: Group, clock: StoreClock) -> None:
     assert found == [(1, 1), (3, 1), (1, 2), (2, 1)]
     assert [entry["_id"] for entry in timed.store.stream("dead")] == ["1-0"]
     assert _helpers(timed) == [False, False, False]
+
+
+def test_a_dead_letter_does_not_free_a_key_that_has_moved(timed: Group, clock: StoreClock) -> None:
+    """A worker is paused between the dead letter and its acknowledgement, for longer than the lease."""
+    _add(timed, A, A)
+    options = {"max_deliveries": 1, "dead_letters": "dead", "claim_idle": 5}
+    next(_loop(timed, "one", **options))
+    clock.advance(6)
+    slow = timed.consumer("two")
+    checked = DeliveryOptions(order_by="customer", max_deliveries=1, dead_letters="dead", claim_idle=5, block=None)
+    steps = delivery([slow], checked, End(checked), checked.prefetched(slow.key), checked.leases(slow.key))
+    command: Any = next(steps)
+    while command[0] != b"XADD":
+        command = steps.send(run_step(timed.store, command))
+    clock.advance(6)
+    moved = _loop(timed, "three")
+    message = next(moved)
+    assert message.id.ms == 1
+    command = steps.send(run_step(timed.store, command))
+    steps.send(run_step(timed.store, command))  # the acknowledgement
+    assert list(_loop(timed, "four")) == []  # the second one still waits
+    assert message.ack()
+    assert _ids(moved) == [2]
 
 
 def test_a_dropped_message_frees_its_key(timed: Group, clock: StoreClock) -> None:

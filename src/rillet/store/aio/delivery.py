@@ -16,7 +16,7 @@ from rillet.store.arguments.argument_checks import flag, integer_of
 from rillet.store.arguments.durations import Seconds, milliseconds_in
 from rillet.store.arguments.encoding import decode, encode, encode_name, find_field
 from rillet.store.arguments.slots import by_slot
-from rillet.store.atomic_steps import STEP_SIZE, claim, collect, deliver_due, due_retries, release
+from rillet.store.atomic_steps import STEP_SIZE, claim, collect, deliver_due, due_retries, lease
 from rillet.store.command_steps import Command, Commands, Result
 from rillet.store.dead_letters import letter
 from rillet.store.delays import LOOK_UNUSED, Delays, other_order
@@ -428,11 +428,14 @@ def _discard(message: AsyncMessage[Any], options: DeliveryOptions) -> Commands[N
 
 
 def _acknowledgement(message: AsyncMessage[Any], options: DeliveryOptions | None) -> list[bytes]:
-    """Return the command that acknowledges a message, whoever it belongs to."""
+    """Return the command that acknowledges a message; in an order by key only if it still belongs to the consumer.
+
+    There another consumer may have it by now, and an acknowledgement would free the key while that one handles it.
+    """
     group = message.group
     if options is None or options.order_by is None:
         return [b"XACK", group.stream.key, group.key, message.raw_id]
-    return release(group, [message.raw_id])
+    return lease(group, message.consumer, b"ack", [message])
 
 
 def read_commands(
