@@ -47,9 +47,9 @@ def partition_delivery(reader: AsyncPartitionedConsumer[Any], options: DeliveryO
         found = False
         for part in share.in_turn():
             found = (yield from _served(part, share, loop, pace)) or found
-            if end.requested() or share.due():
+            if end.requested() or (found and share.due()):
                 break
-        if found or share.due():
+        if found or share.next == 0.0:  # a partition is done, or lost
             continue
         if end.expired() or options.stop_when_empty:
             return
