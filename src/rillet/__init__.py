@@ -101,7 +101,7 @@ if TYPE_CHECKING:
     from rillet.store.arguments.positions import Position
     from rillet.store.channels import ChannelMessage, Subscription
     from rillet.store.codecs import Codec
-    from rillet.store.delays import DelayedEntry, Exponential, Retry
+    from rillet.store.consuming.delays import DelayedEntry, Exponential, Retry
     from rillet.store.entry import Entry
     from rillet.store.follow import AsyncReplica, Replica, follow
     from rillet.store.group import Consumer, Group, MultiConsumer
@@ -151,9 +151,9 @@ _HOMES = {
     "Subscription": "rillet.store.channels",
     "Codec": "rillet.store.codecs",
     "IDLike": "rillet.store.arguments.encoding",
-    "DelayedEntry": "rillet.store.delays",
-    "Exponential": "rillet.store.delays",
-    "Retry": "rillet.store.delays",
+    "DelayedEntry": "rillet.store.consuming.delays",
+    "Exponential": "rillet.store.consuming.delays",
+    "Retry": "rillet.store.consuming.delays",
     "Entry": "rillet.store.entry",
     "AsyncReplica": "rillet.store.follow",
     "Replica": "rillet.store.follow",

@@ -1,6 +1,6 @@
 """Delays, retries, leases and collection, with consumers that are killed or paused between any two of their commands.
 
-A consumer is the generator of its commands (rillet.store.delivery), which the test drives. So a kill or a pause comes
+A consumer is the generator of its commands (consuming/delivery.py), which the test drives. So a kill or a pause comes
 at any place that a server can notice. A ledger has what was added, retried, extended and acknowledged, and checks:
 
     nothing is lost         in the end every entry was acknowledged
@@ -22,10 +22,10 @@ import pytest
 import rillet
 from rillet import LeaseLost, Message, Store
 from rillet.keyspace.helper_keys import retries_key
-from rillet.store import delays, prefetch
 from rillet.store.command_steps import run_step
-from rillet.store.delivery import delivery
-from rillet.store.delivery_options import DeliveryOptions, End
+from rillet.store.consuming import delays, prefetch
+from rillet.store.consuming.delivery import delivery
+from rillet.store.consuming.delivery_options import DeliveryOptions, End
 from rillet.testing.clock import StoreClock
 from tests.store.conftest import Frontend
 

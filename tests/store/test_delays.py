@@ -18,7 +18,7 @@ from rillet import Exponential, LeaseLost, Store
 from rillet.client.cluster import slot_of
 from rillet.errors import CommandError, WrongType
 from rillet.keyspace.helper_keys import delayed_key, retries_key
-from rillet.store.delays import Delays
+from rillet.store.consuming.delays import Delays
 from rillet.testing.clock import StoreClock
 from tests.store.conftest import Frontend
 

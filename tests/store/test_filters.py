@@ -14,7 +14,7 @@ import pytest
 import rillet
 from rillet import Store
 from rillet.errors import NoPerm
-from rillet.store import filter_steps
+from rillet.store.consuming import filter_steps
 from rillet.store.group import Group
 from rillet.store.stream import Stream
 from rillet.testing.clock import StoreClock

@@ -71,9 +71,9 @@ class Telemetry:
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine may be slow: a consumer does not claim its own messages again, which would make a span."""
-    monkeypatch.setattr("rillet.store.delivery.CURRENT", 60.0)
+    monkeypatch.setattr("rillet.store.consuming.delivery.CURRENT", 60.0)
     monkeypatch.setattr("rillet.store.aio.delivery.CURRENT", 60.0)
-    monkeypatch.setattr("rillet.store.prefetch.CHECK_AFTER", 60.0)
+    monkeypatch.setattr("rillet.store.consuming.prefetch.CHECK_AFTER", 60.0)
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ import rillet
 from rillet import InvalidEntry, LeaseLost, Message, Store
 from rillet.keyspace.helper_keys import order_keys, retries_key
 from rillet.store.command_steps import run_step
-from rillet.store.delivery import delivery
-from rillet.store.delivery_options import DeliveryOptions, End
+from rillet.store.consuming.delivery import delivery
+from rillet.store.consuming.delivery_options import DeliveryOptions, End
 from rillet.store.group import Group
 from rillet.testing.clock import StoreClock
 from tests.store.conftest import Frontend
@@ -371,7 +371,7 @@ def test_own_keys_come_first_after_a_restart(timed: Group) -> None:
 
 
 def test_messages_that_were_read_ahead_are_given_back(timed: Group, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rillet.store.prefetch.AHEAD", 600.0)  # as with fast handlers
+    monkeypatch.setattr("rillet.store.consuming.prefetch.AHEAD", 600.0)  # as with fast handlers
     _add(timed, *"abcdefghijklmnopqrstuvwxyz")
     loop = _loop(timed, "one")
     for _ in range(15):

@@ -25,9 +25,9 @@ import pytest
 import rillet
 from rillet import InvalidEntry, LeaseLost, Message, Store
 from rillet.keyspace.helper_keys import order_keys
-from rillet.store import delays, delivery, prefetch
 from rillet.store.command_steps import drive, run_step
-from rillet.store.delivery_options import DeliveryOptions, End
+from rillet.store.consuming import delays, delivery, prefetch
+from rillet.store.consuming.delivery_options import DeliveryOptions, End
 from rillet.testing.clock import StoreClock
 from tests.store.conftest import Frontend
 

@@ -9,7 +9,7 @@ import pytest
 
 from rillet import Store
 from rillet.errors import BusyGroup, CommandError, ExecAbort, InvalidID, NoGroup, StoreClosed, WrongType
-from rillet.store import delivery_options
+from rillet.store.consuming import delivery_options
 from rillet.store.entry import Entry
 from rillet.store.transports.transport import raised
 from rillet.types.stream.id import StreamID

@@ -13,7 +13,7 @@ WIDTH = 120
 MODULES = {
     "message": "aio.message",
     "command_steps": "aio.command_steps",
-    "delivery": "aio.delivery",
+    "consuming.delivery": "aio.delivery",
     "group": "aio.group",
     "stream": "aio.stream",
     "multi_stream": "aio.multi_stream",

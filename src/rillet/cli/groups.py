@@ -2,7 +2,7 @@
 
 PLACE is the directory of a store, or a url, as for `rillet stats`. For each pending message: its ID, consumer, the time
 since its delivery, and the number of deliveries. A released message (XNACK) has no consumer. For a group with an order
-by key (rillet.store.order_steps): its keys, longest held first, each with its consumer and number of messages.
+by key (consuming/order_steps.py): its keys, longest held first, each with its consumer and number of messages.
 
 --collect SECONDS first deletes the consumers that sent no command for so long, and hands their pending messages on
 (Group.collect). It is the only option that changes the place, and opens a directory that no process has open.

@@ -25,7 +25,7 @@ from rillet.inspector.console import join_words, reply_tree
 from rillet.inspector.place import InspectedPlace
 from rillet.inspector.text import from_text
 from rillet.store.arguments.encoding import decode
-from rillet.store.dead_letters import letter
+from rillet.store.consuming.dead_letters import letter
 from rillet.store.store import Store
 from rillet.types.stream.id import StreamID
 

@@ -2,7 +2,7 @@
 
     rillet:delayed:{TAG}STREAM           entries that are added when they are due; score: that time, in ms since 1970
     rillet:retries:{TAG}STREAM:GROUP     pending messages that nobody may claim before a time; score: that time
-    rillet:ordered:{TAG}STREAM:GROUP     the order by key (rillet.store.order_steps), a hash; its two sorted sets are
+    rillet:ordered:{TAG}STREAM:GROUP     the order by key (consuming/order_steps.py), a hash; its two sorted sets are
     rillet:lanes:{TAG}STREAM:GROUP       the messages of each key, and
     rillet:turns:{TAG}STREAM:GROUP       the time from which each key may be taken, in microseconds since 1970
     rillet:partitions:{TAG}NAME          a hash: the form of a partitioned stream (rillet.store.partitions)

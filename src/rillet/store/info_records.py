@@ -63,7 +63,7 @@ class GroupInfo(NamedTuple):
 
 
 class OrderedKey(NamedTuple):
-    """A key of an order with pending messages (rillet.store.order_steps).
+    """A key of an order with pending messages (rillet.store.consuming.order_steps).
 
     key: the value of the field, None for a message without it. consumer: it holds the key, until the time `until`, or
     without end if that is None; None if the first message may be taken now. first, deliveries: of this message.
@@ -79,7 +79,7 @@ class OrderedKey(NamedTuple):
 
 
 def ordered_keys_of(rows: Any) -> list[OrderedKey]:
-    """Return the keys of a reply of `held` (rillet.store.order_steps)."""
+    """Return the keys of a reply of `held` (rillet.store.consuming.order_steps)."""
     return [
         OrderedKey(None if lane.startswith(b"?") else decode(lane.partition(b":")[2]), decode(consumer) or None,
                    parse_id(first), int(deliveries), int(messages),

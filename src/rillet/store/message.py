@@ -11,8 +11,8 @@ from rillet.store.arguments.argument_checks import integer_of, one_of
 from rillet.store.arguments.durations import Seconds, seconds_in
 from rillet.store.arguments.encoding import decode
 from rillet.store.arguments.policies import RefPolicy, policy_arguments
-from rillet.store.atomic_steps import lease
-from rillet.store.delays import due_time
+from rillet.store.consuming.atomic_steps import lease
+from rillet.store.consuming.delays import due_time
 from rillet.store.entry import Entry, T
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Message(Entry[T]):
         self.consumer = consumer  # the name of the consumer that received it
         self.settled = False  # whether an acknowledgement, a release or a retry was sent
         self.fenced = False  # whether an acknowledgement checks that the message still belongs to the consumer
-        self.turn: bytes | None = None  # with order_by, the lease (rillet.store.order_steps)
+        self.turn: bytes | None = None  # with order_by, the lease (rillet.store.consuming.order_steps)
         self.released = False  # whether it was given back: later messages of a partition wait for it
 
     def _untyped(self) -> Any:
@@ -82,7 +82,7 @@ class Message(Entry[T]):
         return self.group.nack(self.raw_id, mode=mode, deliveries=deliveries) == 1
 
     def retry(self, delay: Seconds | None = None, *, at: datetime | None = None) -> None:
-        """Give the message back, to be delivered again after `delay` seconds or at a time (rillet.store.delays).
+        """Give the message back, to be delivered again after `delay` seconds or at a time (consuming/delays.py).
 
         It stays pending. Any consumer of the group receives it then, and it counts as delivered once more. The clock is
         the store's. LeaseLost if the message no longer belongs to the consumer.

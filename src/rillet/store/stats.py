@@ -37,7 +37,7 @@ from typing import Any, TypeAlias
 from rillet.errors import CommandError
 from rillet.keyspace.helper_keys import delayed_key, order_keys, retries_key
 from rillet.store.arguments.encoding import decode
-from rillet.store.delays import WAITING, delayed_of, retries_of, waiting_command
+from rillet.store.consuming.delays import WAITING, delayed_of, retries_of, waiting_command
 from rillet.store.entry import Entry, named
 from rillet.store.info_records import ConsumerInfo, GroupInfo, consumers_of, groups_of, pending_of
 from rillet.store.transports.transport import raised
@@ -78,7 +78,7 @@ class StreamMemory:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The delayed entries of a stream, or the retries of a group, which wait until they are due (rillet.store.delays).
+    """The delayed entries of a stream, or the retries of a group, which wait until they are due (consuming/delays.py).
 
     number: how many, None if the user has no permission for their key. next_due: the time when the next one is due;
     next_since: when it was added, None for a retry. Both are seconds since 1970, None if nothing waits.
@@ -91,7 +91,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class OrderStats:
-    """The order by key of a group (rillet.store.order_steps): the field, the keys and the messages that are pending.
+    """The order by key of a group (consuming/order_steps.py): the field, the keys and the messages that are pending.
 
     by: None without pending messages of an order, or if the user has no permission for its keys. waiting: the messages
     that wait behind the first one of their key. Group.ordered_keys lists the keys.

@@ -49,11 +49,11 @@ from rillet.store.arguments.slots import shards_of
 from rillet.store.backends.backend import Backend
 from rillet.store.codecs import Codec
 from rillet.store.command_steps import drive
+from rillet.store.consuming.prefetch import Prefetched
 from rillet.store.entry import Entry
 from rillet.store.group import MultiConsumer
 from rillet.store.keys import KeyCommands
 from rillet.store.multi_stream import Positions, StreamLike
-from rillet.store.prefetch import Prefetched
 from rillet.store.retries import FAILURES_OF_ONE, PATIENCE, Retries, again, patiently
 from rillet.store.script import Script, StoredFunction
 from rillet.store.stats import PENDING, StoreStats, survey

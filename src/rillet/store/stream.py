@@ -23,9 +23,17 @@ from rillet.store.arguments.policies import (
     trim_arguments,
 )
 from rillet.store.arguments.positions import Position, encode_after, encode_new_id, encode_position, exact_id
-from rillet.store.atomic_steps import MOST_WORDS, STEP_SIZE, add_delayed, deliver_due
-from rillet.store.delays import WAITING, DelayedEntry, delayed_of, due_time, in_process, moment, waiting_command
-from rillet.store.delivery_options import DeliveryOptions, End, Stop
+from rillet.store.consuming.atomic_steps import MOST_WORDS, STEP_SIZE, add_delayed, deliver_due
+from rillet.store.consuming.delays import (
+    WAITING,
+    DelayedEntry,
+    delayed_of,
+    due_time,
+    in_process,
+    moment,
+    waiting_command,
+)
+from rillet.store.consuming.delivery_options import DeliveryOptions, End, Stop
 from rillet.store.entry import Entry, T, Where, entries_of, named, stream_part
 from rillet.store.group import Group
 from rillet.store.info_records import GroupInfo, groups_of
@@ -100,7 +108,7 @@ class Stream(Generic[T]):
         earlier entry, so that a producer may repeat a call; idmpauto=producer computes the message ID from the fields
         (Redis 8.6). A stream stores 100 message IDs per producer for 100 seconds, unless configure_idmp changes this.
         delay, at: append the entry so many seconds later, or at a time, by the clock of the store; return that time.
-        The entry waits in a sorted set until a consumer's messages() or `deliver_due` moves it (rillet.store.delays).
+        The entry waits in a sorted set until a consumer's messages() or `deliver_due` moves it (consuming/delays.py).
         It gets its ID then, and id, create, ref_policy, idmp and idmpauto cannot be chosen. O(log n + fields)
         """
         if delay is not None or at is not None:
@@ -296,7 +304,7 @@ class Stream(Generic[T]):
         A datetime as the start includes the first entry of its millisecond, as the end the last one.
         where: only entries whose fields have these values, and up to `count` of these: a mapping from fields to a
         value, or to several of which one suffices. The store evaluates it, a thousand entries at a time
-        (rillet.store.filter_steps). O(entries of the range)
+        (rillet.store.consuming.filter_steps). O(entries of the range)
         """
         return self._range(b"XRANGE", start, end, count, where)
 
@@ -335,7 +343,7 @@ class Stream(Generic[T]):
     def _search(self, argv: list[bytes], count: int | None, where: Where) -> Iterator[Entry[T]]:
         """Yield the entries of an XRANGE or XREVRANGE that match; count: how many the caller needs."""
         from rillet.store.arguments.conditions import Conditions
-        from rillet.store.filter_steps import SEARCHED, search
+        from rillet.store.consuming.filter_steps import SEARCHED, search
 
         conditions = Conditions(where)
         command, key, first, last = argv

@@ -34,7 +34,7 @@ from rillet.store.arguments.argument_checks import items_of, words_of
 from rillet.store.arguments.argument_limits import check_lengths
 from rillet.store.arguments.encoding import Fields, Value, append_fields, decode, encode_name, parse_id
 from rillet.store.arguments.positions import Position, encode_new_id
-from rillet.store.atomic_steps import release
+from rillet.store.consuming.atomic_steps import release
 from rillet.store.retries import patiently
 from rillet.store.transports.transport import TRANSACTION_COMMANDS, Transport, check_ready, raised
 from rillet.store.typed.forms import V, append_value

@@ -24,7 +24,7 @@ from rillet.spark.pipelines.requeue import (
     requeue,
     requeue_task,
 )
-from rillet.store.dead_letters import own_fields
+from rillet.store.consuming.dead_letters import own_fields
 from tests.cluster import Cluster
 from tests.judge import Judge
 

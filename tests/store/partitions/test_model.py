@@ -22,9 +22,9 @@ import pytest
 
 import rillet
 from rillet import LeaseLost, Message, PartitionedStream, Store
-from rillet.store import prefetch
 from rillet.store.command_steps import drive, run_step
-from rillet.store.delivery_options import DeliveryOptions, End
+from rillet.store.consuming import prefetch
+from rillet.store.consuming.delivery_options import DeliveryOptions, End
 from rillet.store.partitions import delivery, share
 from rillet.store.partitions.upkeep import repartitioned
 from rillet.testing.clock import StoreClock

@@ -15,7 +15,7 @@
 
 A dead letter is a copy of an entry that a consumer gave up. A consumer of rillet
 (`messages(max_deliveries=..., dead_letters=...)`) appends the fields `_stream`, `_group`, `_id` and `_deliveries` to
-the copy, as the inspector does (rillet.store.dead_letters). Dead letters of other libraries may lack these fields;
+the copy, as the inspector does (consuming/dead_letters.py). Dead letters of other libraries may lack these fields;
 requeuing them requires `to`, the name of the stream.
 """
 
@@ -36,7 +36,7 @@ from rillet.spark.pipelines.cli_common import DONE, counted, foreign_files, open
 from rillet.spark.pipelines.group_info import checked_options, milliseconds, pending_pages, streams_of, xinfo_groups
 from rillet.spark.pipelines.requeue import as_text, reprocess
 from rillet.spark.pipelines.tables import table, watched
-from rillet.store.dead_letters import META, OLD_META
+from rillet.store.consuming.dead_letters import META, OLD_META
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -37,7 +37,7 @@ from rillet.spark.pipelines.cli_common import PipelineError
 from rillet.spark.pipelines.group_info import STREAM_OPTIONS, checked_options
 from rillet.spark.pipelines.tables import by_id
 from rillet.spark.write.commits import record_key
-from rillet.store.dead_letters import own_fields
+from rillet.store.consuming.dead_letters import own_fields
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

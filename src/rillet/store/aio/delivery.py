@@ -1,6 +1,6 @@
-"""The asyncio form of rillet.store.delivery: AsyncTurns.
+"""The asyncio form of rillet.store.consuming.delivery: AsyncTurns.
 
-Made from store/delivery.py by `python -m tools.make_aio`; edit that file, then run the command.
+Made from store/consuming/delivery.py by `python -m tools.make_aio`; edit that file, then run the command.
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ from rillet.store.arguments.argument_checks import flag, integer_of
 from rillet.store.arguments.durations import Seconds, milliseconds_in
 from rillet.store.arguments.encoding import decode, encode, encode_name, find_field
 from rillet.store.arguments.slots import by_slot
-from rillet.store.atomic_steps import STEP_SIZE, claim, collect, deliver_due, due_retries, lease
 from rillet.store.command_steps import Command, Commands, Result
-from rillet.store.dead_letters import letter
-from rillet.store.delays import LOOK_UNUSED, Delays, other_order
-from rillet.store.delivery import CURRENT, LOGGER, MOST_TAKEN, PAGE, Collection, Loop, _units
-from rillet.store.delivery_options import DeliveryOptions, End
+from rillet.store.consuming.atomic_steps import STEP_SIZE, claim, collect, deliver_due, due_retries, lease
+from rillet.store.consuming.delays import LOOK_UNUSED, Delays, other_order
+from rillet.store.consuming.delivery import CURRENT, LOGGER, MOST_TAKEN, PAGE, Collection, Loop, _units
+from rillet.store.consuming.delivery_options import DeliveryOptions, End
+from rillet.store.consuming.leases import Leases
+from rillet.store.consuming.prefetch import Prefetched, Search, still_pending
 from rillet.store.entry import T, stream_part, stream_parts
-from rillet.store.leases import Leases
-from rillet.store.prefetch import Prefetched, Search, still_pending
 from rillet.store.typed.forms import InvalidField
 
 if TYPE_CHECKING:
@@ -90,7 +89,7 @@ def _fresh(consumers: Sequence[AsyncConsumer[Any]], size: int, block: float | No
         for argv in read_commands(consumers, size, block):
             fresh += new_messages_of((yield argv), consumers)
         return fresh
-    from rillet.store.filter_steps import read  # only loops with where import the scripts
+    from rillet.store.consuming.filter_steps import read  # only loops with where import the scripts
 
     last: dict[bytes, bytes] = {}
     for consumer in consumers:
@@ -169,7 +168,7 @@ def _in_turn(consumers: Sequence[AsyncConsumer[Any]], delays: Delays, loop: Loop
 
 
 class AsyncTurns:
-    """What a loop with order_by knows of one group: rillet.store.order_steps.
+    """What a loop with order_by knows of one group: rillet.store.consuming.order_steps.
 
     more: whether the next take may find messages at once. last: the ID after which the group has new entries.
     """
@@ -186,7 +185,7 @@ class AsyncTurns:
 
     def take(self, consumer: AsyncConsumer[Any], most: int, loop: Loop) -> Commands[list[AsyncMessage[Any]]]:
         """Take up to `most` messages of different keys; those that were delivered too often go to the dead letters."""
-        from rillet.store.order_steps import take  # only loops with order_by import the scripts
+        from rillet.store.consuming.order_steps import take  # only loops with order_by import the scripts
 
         options, conditions, group = loop.options, loop.conditions, consumer.group
         field = options.order_field
@@ -212,7 +211,7 @@ class AsyncTurns:
 
     def free(self, consumer: AsyncConsumer[Any], restarted: bool) -> Commands[int]:
         """Give the turn to keys whose message is gone; restarted: also to those of this consumer; return how many."""
-        from rillet.store.order_steps import free
+        from rillet.store.consuming.order_steps import free
 
         self._next = monotonic() + LOOK_UNUSED
         place, freed = 0, 0
@@ -574,6 +573,8 @@ def _bury(consumer: bytes, message: AsyncMessage[Any], problem: InvalidEntry, ke
 def dead_letter(key: bytes, message: AsyncMessage[Any]) -> list[bytes]:
     """Return the XADD that writes a message to a dead-letter stream: its fields, and its origin."""
     group = message.group
+    from rillet.store.consuming.dead_letters import letter  # most loops give nothing up
+
     return letter(key, message.flat, group.stream.key, group.key, message.raw_id, message.deliveries)
 
 

@@ -32,10 +32,12 @@ from rillet.store.arguments.encoding import IDLike, decode, encode_id, encode_na
 from rillet.store.arguments.policies import RefPolicy, chunks, policy_arguments
 from rillet.store.arguments.positions import Position, encode_after, encode_position, milliseconds_of
 from rillet.store.arguments.slots import by_slot
-from rillet.store.atomic_steps import collect, delete_consumer, lease, release
 from rillet.store.command_steps import Commands
-from rillet.store.delays import Backoff, Retry, retries_of, waiting_command
-from rillet.store.delivery_options import STOP_CHECK, DeliveryOptions, End, Stop
+from rillet.store.consuming.atomic_steps import collect, delete_consumer, lease, release
+from rillet.store.consuming.delays import Backoff, Retry, retries_of, waiting_command
+from rillet.store.consuming.delivery_options import STOP_CHECK, DeliveryOptions, End, Stop
+from rillet.store.consuming.leases import Leases
+from rillet.store.consuming.prefetch import Prefetched
 from rillet.store.entry import T, Where, stream_part
 from rillet.store.group import _NO_KEY, _entries_read, count_collected
 from rillet.store.info_records import (
@@ -49,8 +51,6 @@ from rillet.store.info_records import (
     pending_of,
     summary_of,
 )
-from rillet.store.leases import Leases
-from rillet.store.prefetch import Prefetched
 from rillet.store.retries import PATIENCE
 from rillet.store.transports.transport import NOT_READY
 from rillet.store.typed.forms import RaisingIterator
@@ -77,7 +77,7 @@ class AsyncGroup(Generic[T]):
         self.stream = stream
         self.start = start
         self.entries_read = entries_read
-        self.has_retries = False  # whether messages of the group are known to wait for a retry (rillet.store.delays)
+        self.has_retries = False  # whether messages of the group are known to wait for a retry (consuming/delays.py)
         self.in_order = False  # whether a loop with order_by reads the group through this object
         self.token: bytes | None = None  # of a partition's owner (rillet.store.partitions)
         self._creates = create  # whether the next read or claim creates a missing group
@@ -225,7 +225,7 @@ class AsyncGroup(Generic[T]):
 
         pending: what happens to these: "drop" loses them; a consumer, or its name, receives them, with their idle time
         and number of deliveries. By default PendingMessages is raised if there are any. Except with "drop", this is a
-        script (rillet.store.atomic_steps).
+        script (rillet.store.consuming.atomic_steps).
         """
         key = encode_name(name, "name")
         if pending == "drop":
@@ -252,7 +252,7 @@ class AsyncGroup(Generic[T]):
         has messages on hold, by `retry` or `extend`, is left until these are due. Each consumer is deleted in the step
         that hands on its last messages, so one that comes back loses none; a step hands on up to a hundred messages. A
         consumer in a read that waits for longer than `idle` is deleted, too, and created again by its next message.
-        O(consumers + messages), by scripts (rillet.store.atomic_steps)
+        O(consumers + messages), by scripts (rillet.store.consuming.atomic_steps)
         """
         at_least = int(milliseconds_in(idle, "idle"))
         receiver = b"" if to is None else _receiver(to, "to")
@@ -318,7 +318,7 @@ class AsyncGroup(Generic[T]):
 
         For each: its consumer, its first message, and how many messages it has. O(count log n), a script.
         """
-        from rillet.store.order_steps import held
+        from rillet.store.consuming.order_steps import held
 
         return ordered_keys_of((await self.store.run(held(self, whole_number(count, "count", 1))))[1])
 
@@ -412,9 +412,9 @@ class AsyncMessageReader(Generic[T]):
         when the one before was acknowledged or became a dead letter; different values in parallel. claim_idle is the
         lease of such a key, by the clock of the store: after it, another consumer receives the message, and `ack` of
         the first one raises LeaseLost. A batch has messages of different keys. A message without the field is an
-        InvalidEntry. All loops of the group must pass it (rillet.store.order_steps).
+        InvalidEntry. All loops of the group must pass it (rillet.store.consuming.order_steps).
         where: only messages whose fields have these values: a mapping from fields to a value, or to several of which
-        one suffices. The store evaluates it (rillet.store.filter_steps). skipped: "ack" acknowledges the other
+        one suffices. The store evaluates it (consuming/filter_steps.py). skipped: "ack" acknowledges the other
         messages; "leave" leaves them pending, with the deliveries that they had, for loops that claim them.
         stop_when_empty: end when no message is left instead of waiting for more.
         stop: an event or a function; when it is set or returns True, end after the current message or batch. A waiting

@@ -25,7 +25,7 @@ from rillet.store.arguments.encoding import decode, encode_name, longest, parse_
 from rillet.store.async_retries import again_async, patiently_async
 from rillet.store.channels import Names
 from rillet.store.codecs import Codec
-from rillet.store.prefetch import Prefetched
+from rillet.store.consuming.prefetch import Prefetched
 from rillet.store.retries import FAILURES_OF_ONE, PATIENCE, Retries
 from rillet.store.sharing.serving import StoreServer
 from rillet.store.transaction import AsyncTransaction

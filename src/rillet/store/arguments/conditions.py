@@ -17,7 +17,7 @@ from rillet.store.entry import Where
 
 
 class Conditions:
-    """The checked conditions of a `where`. words: as the Lua scripts read them (rillet.store.filter_steps)."""
+    """The checked conditions of a `where`. words: as the Lua scripts read them (consuming/filter_steps.py)."""
 
     __slots__ = ("_wanted", "words")
 

@@ -20,7 +20,7 @@ from rillet.client.loop_timers import time_limit
 from rillet.errors import ChangesLost
 from rillet.replication.changes import Change, ChangePosition, Unit, UnitParser, changes_of
 from rillet.replication.filtering import KeyFilter
-from rillet.store.delivery_options import DeliveryOptions, End
+from rillet.store.consuming.delivery_options import DeliveryOptions, End
 from rillet.store.follow.change_log import ChangeLog, LogRecord
 from rillet.store.follow.stream_reader import StreamLost, StreamReader
 from rillet.store.transports.task_threads import in_thread

@@ -31,7 +31,7 @@ from rillet.store.aio import AsyncStore
 from rillet.store.arguments.argument_checks import whole_number
 from rillet.store.arguments.durations import Seconds, seconds_in
 from rillet.store.backends.backend import Execute, MemoryBackend
-from rillet.store.delivery_options import Stop
+from rillet.store.consuming.delivery_options import Stop
 from rillet.store.follow.change_log import ChangeLog
 from rillet.store.follow.consumer import AsyncChanges, ChangeConsumer, Changes, wait_for_news
 from rillet.store.follow.directory import FollowDirectory

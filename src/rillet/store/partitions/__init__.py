@@ -4,7 +4,7 @@
     scripts     the steps that a server must execute as one, in Lua
     upkeep      creation, repartition, the groups of new partitions, deletion: commands without I/O
     share       the partitions that a consumer owns, and the time until which it owns them
-    delivery    the commands of a consumer: rillet.store.delivery for one partition after the other
+    delivery    the commands of a consumer: rillet.store.consuming.delivery for one partition after the other
     stream      PartitionedStream
     group       PartitionedGroup, PartitionedConsumer
 

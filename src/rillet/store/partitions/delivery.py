@@ -1,4 +1,4 @@
-"""The commands of a consumer of a partitioned stream, in order, without input or output; see rillet.store.delivery.
+"""The commands of a consumer of a partitioned stream, in order, without input or output; see consuming/delivery.py.
 
     balance     EVAL    about once a second: the lease of the consumer, and its partitions (rillet.store.partitions)
     behind      EVAL    a partition that is new here, or has a failed message: pending messages, the lowest ID first
@@ -19,15 +19,15 @@ from rillet.errors import NoGroup
 from rillet.real_time import monotonic
 from rillet.store.arguments.encoding import decode
 from rillet.store.command_steps import Commands
-from rillet.store.delivery import Collection, Loop, Steps, _collect, _discard, _hand_out
-from rillet.store.delivery_options import DeliveryOptions, End
-from rillet.store.leases import Leases
+from rillet.store.consuming.delivery import Collection, Loop, Steps, _collect, _discard, _hand_out
+from rillet.store.consuming.delivery_options import DeliveryOptions, End
+from rillet.store.consuming.leases import Leases
+from rillet.store.consuming.prefetch import Pace
 from rillet.store.message import Message, new_messages, old_messages
 from rillet.store.partitions import scripts
 from rillet.store.partitions.layout import SEALED
 from rillet.store.partitions.share import HOLD, Partition, PartitionPrefetched, Share
 from rillet.store.partitions.upkeep import advanced
-from rillet.store.prefetch import Pace
 
 if TYPE_CHECKING:
     from rillet.store.partitions.group import PartitionedConsumer
@@ -42,7 +42,7 @@ def partition_delivery(reader: PartitionedConsumer[Any], options: DeliveryOption
     silent = Collection(options)
     pace = options.pace()
     joins = True
-    yield from reader.group.stream.opened()  # checks the number of partitions
+    yield from reader.group.stream._opened()  # checks the number of partitions
     while not end.requested():
         if share.due():
             yield from _balanced(reader, share, joins)

@@ -23,18 +23,18 @@ from rillet.store.arguments.encoding import decode, encode_name
 from rillet.store.arguments.policies import RefPolicy
 from rillet.store.arguments.positions import Position, encode_after
 from rillet.store.command_steps import Commands, drive
-from rillet.store.delivery import Steps
-from rillet.store.delivery_options import DeliveryOptions, End
+from rillet.store.consuming.delivery import Steps
+from rillet.store.consuming.delivery_options import DeliveryOptions, End
+from rillet.store.consuming.leases import Leases
+from rillet.store.consuming.prefetch import Prefetched
 from rillet.store.entry import T
 from rillet.store.group import Consumer, Group, MessageReader, _by_group
 from rillet.store.info_records import groups_of
-from rillet.store.leases import Leases
 from rillet.store.message import Message
 from rillet.store.partitions.delivery import partition_delivery
 from rillet.store.partitions.layout import keys_of
 from rillet.store.partitions.share import LEASE, PartitionLeases, PartitionPrefetched, Share
 from rillet.store.partitions.upkeep import grouped, ungrouped
-from rillet.store.prefetch import Prefetched
 from rillet.store.stream import Stream
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class PartitionedGroup(Generic[T]):
 
     def created(self) -> Commands[bool]:
         """Return the commands of `create`."""
-        layout = yield from self.stream.refreshed()
+        layout = yield from self.stream._refreshed()
         return (yield from grouped(layout, self.key, self.start))
 
     def delete(self) -> bool:

@@ -9,7 +9,7 @@ A partition is read in two states:
 
     behind    there may be pending messages, of an earlier owner or of its own: they are handed out first, one unit
               after the other, the lowest ID first. One that waits for its retry, or was extended, holds the partition
-    new       new messages, read ahead by rillet.store.prefetch
+    new       new messages, read ahead by rillet.store.consuming.prefetch
 
 A message that failed (`retry`, `nack`, or a back-off) sets its partition back to its ID: later messages, although they
 were read, wait for it.
@@ -28,13 +28,13 @@ from rillet.real_time import monotonic
 from rillet.store.arguments.encoding import decode, parse_id
 from rillet.store.arguments.slots import by_slot
 from rillet.store.command_steps import Commands
-from rillet.store.leases import Leases
+from rillet.store.consuming.leases import Leases
+from rillet.store.consuming.prefetch import Prefetched
 from rillet.store.partitions import scripts
 from rillet.store.partitions.layout import SEALED
-from rillet.store.prefetch import Prefetched
 
 if TYPE_CHECKING:
-    from rillet.store.delivery_options import DeliveryOptions
+    from rillet.store.consuming.delivery_options import DeliveryOptions
 
 LOGGER = logger("store")
 LEASE = 30.0  # seconds; claim_idle, if it is not given

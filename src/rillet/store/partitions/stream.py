@@ -142,9 +142,9 @@ class PartitionedStream(Generic[T]):
 
     def layout(self) -> Layout:
         """Return the description of the stream, as it is now in the store; create a missing stream."""
-        return drive(self.store, self.refreshed())
+        return drive(self.store, self._refreshed())
 
-    def opened(self) -> Commands[Layout]:
+    def _opened(self) -> Commands[Layout]:
         """Return the last description that is known; the first call reads and checks it, and creates a missing stream.
 
         So a program goes on when another one changes the number of partitions.
@@ -153,18 +153,18 @@ class PartitionedStream(Generic[T]):
             self._layout = yield from opened(self.key, self.expected, self.field)
         return self._layout
 
-    def refreshed(self) -> Commands[Layout]:
+    def _refreshed(self) -> Commands[Layout]:
         """Return the description as it is now."""
         if self._layout is not None:
             self._layout = yield from described(self.key)
             if self._layout is not None and self._layout.epoch == 0:
                 self._layout = None
-        return (yield from self.opened())
+        return (yield from self._opened())
 
     def _current(self) -> Layout:
         layout = self._layout
         if layout is None:
-            layout = drive(self.store, self.opened())
+            layout = drive(self.store, self._opened())
         return layout
 
     def _follow(self, before: Layout) -> None:

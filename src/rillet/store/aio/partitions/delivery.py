@@ -14,14 +14,14 @@ from rillet.store.aio.delivery import Steps, _collect, _discard, _hand_out
 from rillet.store.aio.message import AsyncMessage, new_messages, old_messages
 from rillet.store.arguments.encoding import decode
 from rillet.store.command_steps import Commands
-from rillet.store.delivery import Collection, Loop
-from rillet.store.delivery_options import DeliveryOptions, End
-from rillet.store.leases import Leases
+from rillet.store.consuming.delivery import Collection, Loop
+from rillet.store.consuming.delivery_options import DeliveryOptions, End
+from rillet.store.consuming.leases import Leases
+from rillet.store.consuming.prefetch import Pace
 from rillet.store.partitions import scripts
 from rillet.store.partitions.layout import SEALED
 from rillet.store.partitions.share import HOLD, Partition, PartitionPrefetched, Share
 from rillet.store.partitions.upkeep import advanced
-from rillet.store.prefetch import Pace
 
 if TYPE_CHECKING:
     from rillet.store.aio.partitions.group import AsyncPartitionedConsumer
@@ -36,7 +36,7 @@ def partition_delivery(reader: AsyncPartitionedConsumer[Any], options: DeliveryO
     silent = Collection(options)
     pace = options.pace()
     joins = True
-    yield from reader.group.stream.opened()  # checks the number of partitions
+    yield from reader.group.stream._opened()  # checks the number of partitions
     while not end.requested():
         if share.due():
             yield from _balanced(reader, share, joins)

@@ -2,7 +2,7 @@
 
 A message in a handler belongs to its consumer until it was idle for `claim_idle`. With heartbeat=True a thread renews
 it three times in that time, as long as the handler works; the thread ends with the loop, and with the process. It
-renews only messages that still belong to the consumer (rillet.store.atomic_steps). One that does not is lost: `ack`,
+renews only messages that still belong to the consumer (consuming/atomic_steps.py). One that does not is lost: `ack`,
 `extend` and `retry` raise LeaseLost, and change nothing.
 
 A thread also renews while the handler computes without a pause, or blocks an event loop; and while a handler hangs. So
@@ -21,9 +21,9 @@ from typing import Any
 from rillet.errors import CommandError, StoreError
 from rillet.loggers import logger
 from rillet.store.arguments.encoding import decode
-from rillet.store.atomic_steps import lease
 from rillet.store.command_steps import Commands, drive
-from rillet.store.delays import Backoff, due_time
+from rillet.store.consuming.atomic_steps import lease
+from rillet.store.consuming.delays import Backoff, due_time
 
 LOGGER = logger("store")
 BEATS = 3  # renewals in the time of a lease
@@ -33,7 +33,7 @@ class Leases:
     """The messages that are in the handler of a loop.
 
     backoff, max_deliveries: those of messages(). fenced: whether acknowledgements check that the lease is not lost.
-    turn: with order_by, the lease (rillet.store.order_steps).
+    turn: with order_by, the lease (rillet.store.consuming.order_steps).
     """
 
     __slots__ = ("__weakref__", "_backoff", "_consumer", "_max_deliveries", "fenced", "handed", "turn")

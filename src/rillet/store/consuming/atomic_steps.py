@@ -7,7 +7,7 @@
     delete_consumer   only without messages, or after handing them on
     release           an acknowledgement in a group with an order by key
 
-In such a group they also change the turns of the keys: rillet.store.order_steps, which has its other steps.
+In such a group they also change the turns of the keys: rillet.store.consuming.order_steps, which has its other steps.
 
 A transaction cannot replace them: WATCH does not notice XREADGROUP, XCLAIM and XACK, neither in Redis nor in Valkey. So
 a consumer could receive a message between the check and EXEC, and XGROUP DELCONSUMER would delete it.
@@ -16,7 +16,7 @@ a consumer could receive a message between the check and EXEC, and XGROUP DELCON
 
 **Fencing.** A message belongs to a consumer as long as the group lists it as pending for that consumer, with the same
 number of deliveries. Another consumer that claims it changes both; the same consumer, after a restart, changes the
-number. The number may lack one: a loop with fast handlers counts hand-outs late (rillet.store.prefetch).
+number. The number may lack one: a loop with fast handlers counts hand-outs late (rillet.store.consuming.prefetch).
 
 Each call sends the source, which has about 500 bytes.
 """
@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 from rillet.keyspace.helper_keys import delayed_key, order_keys, owner_key, retries_key
 
 if TYPE_CHECKING:
-    from rillet.store.prefetch import GroupLike
+    from rillet.store.consuming.prefetch import GroupLike
 
 STEP_SIZE = 100
 """The most entries or messages that one call of a script moves; the caller repeats it."""
@@ -40,7 +40,7 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local function whole(number) return string.format('%.0f', number) end
 """
-# The part of scripts for a group with an order: rillet.store.order_steps. KEYS[3] to KEYS[5] are those of the order.
+# The part of scripts for a group with an order: consuming/order_steps.py. KEYS[3] to KEYS[5] are those of the order.
 ORDER = b"""
 local ordered, lanes, turns = KEYS[3], KEYS[4], KEYS[5]
 local instant = time[1] * 1000000 + time[2]

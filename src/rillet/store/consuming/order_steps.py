@@ -18,7 +18,7 @@ it is in a handler, the lane's turn lies in the future; a consumer takes a messa
 **Invariants.** A message is in the first two keys from the moment when a consumer with order_by reads it until it is
 acknowledged. A lane with messages has a turn, and no other lane has. Without messages none of the keys exists.
 
-**Steps.** Each is one script (here and in rillet.store.atomic_steps), so no consumer sees a lane between two states.
+**Steps.** Each is one script (here and in consuming/atomic_steps.py), so no consumer sees a lane between two states.
 
     take       reads new messages into their lanes; hands out the first message of lanes whose turn has come, and sets
                their turns to the end of the lease
@@ -57,11 +57,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rillet.store.atomic_steps import NOW, ORDER, STEP_SIZE, evaluate, keys_in_order
-from rillet.store.filter_steps import WHERE
+from rillet.store.consuming.atomic_steps import NOW, ORDER, STEP_SIZE, evaluate, keys_in_order
+from rillet.store.consuming.filter_steps import WHERE
 
 if TYPE_CHECKING:
-    from rillet.store.prefetch import GroupLike
+    from rillet.store.consuming.prefetch import GroupLike
 
 READS = 200
 """The most messages that one call of `take` reads, adopts or removes."""

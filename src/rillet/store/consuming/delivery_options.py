@@ -10,10 +10,10 @@ from rillet.real_time import monotonic
 from rillet.store.arguments.argument_checks import flag, one_of, whole_number
 from rillet.store.arguments.durations import Seconds, milliseconds_in, seconds_in
 from rillet.store.arguments.encoding import encode_name
-from rillet.store.delays import Backoff
+from rillet.store.consuming.delays import Backoff
+from rillet.store.consuming.leases import BEATS, Heartbeat, Leases
+from rillet.store.consuming.prefetch import PREFETCH, Pace, Prefetched, Search
 from rillet.store.entry import Where
-from rillet.store.leases import BEATS, Heartbeat, Leases
-from rillet.store.prefetch import PREFETCH, Pace, Prefetched, Search
 
 if TYPE_CHECKING:
     from rillet.store.arguments.conditions import Conditions
@@ -116,7 +116,7 @@ class DeliveryOptions:
 
     @property
     def turn(self) -> bytes:
-        """The lease of a key in microseconds, or b"inf" (rillet.store.order_steps)."""
+        """The lease of a key in microseconds, or b"inf" (rillet.store.consuming.order_steps)."""
         return b"inf" if self.claim_idle is None else b"%d" % round(1e6 * seconds_in(self.claim_idle))
 
     @property

@@ -5,7 +5,7 @@
 
 What does not match is not sent. A call examines a bounded number of entries, so it takes a few milliseconds and its
 reply is no longer than that of a page; the caller repeats it. The scripts run in every kind of store. They cannot wait:
-a loop waits by XREAD until the stream has a new entry (rillet.store.delivery).
+a loop waits by XREAD until the stream has a new entry (rillet.store.consuming.delivery).
 
 Rejected: a command of rillet, which would be faster, and which Redis does not have. Rejected: filters in the client,
 which receives everything; `Stream.range` uses one if the user may not run scripts, and in process, where nothing is
@@ -17,10 +17,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rillet.store.atomic_steps import evaluate
+from rillet.store.consuming.atomic_steps import evaluate
 
 if TYPE_CHECKING:
-    from rillet.store.prefetch import GroupLike
+    from rillet.store.consuming.prefetch import GroupLike
 
 SEARCHED = 1000
 """The most entries that one call of `search` examines."""

@@ -6,8 +6,8 @@
     due      MULTI ZRANGE ... EXEC  what is due now: delayed entries, which move to the stream, and retries
     new      XREADGROUP ... >       new messages; the only command that waits
 
-    read                            with where, in place of new: rillet.store.filter_steps
-    free, take                      with order_by, in place of own, stale and new: rillet.store.order_steps
+    read                            with where, in place of new: rillet.store.consuming.filter_steps
+    free, take                      with order_by, in place of own, stale and new: rillet.store.consuming.order_steps
     wait     XREAD                  with either, this is the command that waits
 
 The synchronous and the asyncio API drive the same generators: they run each yielded list of bytes as a command and send
@@ -15,7 +15,7 @@ its reply back; they hand out each yielded tuple of messages.
 
 **A message belongs to one loop.** Listing messages changes nothing. XCLAIM takes a message, counts its delivery and
 returns its entry, unless another consumer was faster: the idle time that was listed is the condition. So a worker that
-dies leaves nothing behind but the message in its handler. New messages may be read ahead: see rillet.store.prefetch.
+dies leaves nothing behind but the message in its handler. New messages may be read ahead: see consuming/prefetch.py.
 Rejected: XAUTOCLAIM and the history of XREADGROUP, which take and count a hundred messages at once.
 
 **Deliveries** count how often a message was handed out. A message that was handed out `max_deliveries` times goes to
@@ -53,15 +53,14 @@ from rillet.store.arguments.argument_checks import flag, integer_of
 from rillet.store.arguments.durations import Seconds, milliseconds_in, seconds_in
 from rillet.store.arguments.encoding import decode, encode, encode_name, find_field
 from rillet.store.arguments.slots import by_slot
-from rillet.store.atomic_steps import STEP_SIZE, claim, collect, deliver_due, due_retries, lease
 from rillet.store.command_steps import Command, Commands, Result
-from rillet.store.dead_letters import letter
-from rillet.store.delays import LOOK_UNUSED, Delays, other_order
-from rillet.store.delivery_options import DeliveryOptions, End
+from rillet.store.consuming.atomic_steps import STEP_SIZE, claim, collect, deliver_due, due_retries, lease
+from rillet.store.consuming.delays import LOOK_UNUSED, Delays, other_order
+from rillet.store.consuming.delivery_options import DeliveryOptions, End
+from rillet.store.consuming.leases import Leases
+from rillet.store.consuming.prefetch import Prefetched, Search, still_pending
 from rillet.store.entry import T, stream_part, stream_parts
-from rillet.store.leases import Leases
 from rillet.store.message import Message, new_messages, old_messages
-from rillet.store.prefetch import Prefetched, Search, still_pending
 from rillet.store.typed.forms import InvalidField
 
 if TYPE_CHECKING:
@@ -144,7 +143,7 @@ def _fresh(consumers: Sequence[Consumer[Any]], size: int, block: float | None,
         for argv in read_commands(consumers, size, block):
             fresh += new_messages_of((yield argv), consumers)
         return fresh
-    from rillet.store.filter_steps import read  # only loops with where import the scripts
+    from rillet.store.consuming.filter_steps import read  # only loops with where import the scripts
 
     last: dict[bytes, bytes] = {}
     for consumer in consumers:
@@ -223,7 +222,7 @@ def _in_turn(consumers: Sequence[Consumer[Any]], delays: Delays, loop: Loop) -> 
 
 
 class Turns:
-    """What a loop with order_by knows of one group: rillet.store.order_steps.
+    """What a loop with order_by knows of one group: rillet.store.consuming.order_steps.
 
     more: whether the next take may find messages at once. last: the ID after which the group has new entries.
     """
@@ -240,7 +239,7 @@ class Turns:
 
     def take(self, consumer: Consumer[Any], most: int, loop: Loop) -> Commands[list[Message[Any]]]:
         """Take up to `most` messages of different keys; those that were delivered too often go to the dead letters."""
-        from rillet.store.order_steps import take  # only loops with order_by import the scripts
+        from rillet.store.consuming.order_steps import take  # only loops with order_by import the scripts
 
         options, conditions, group = loop.options, loop.conditions, consumer.group
         field = options.order_field
@@ -266,7 +265,7 @@ class Turns:
 
     def free(self, consumer: Consumer[Any], restarted: bool) -> Commands[int]:
         """Give the turn to keys whose message is gone; restarted: also to those of this consumer; return how many."""
-        from rillet.store.order_steps import free
+        from rillet.store.consuming.order_steps import free
 
         self._next = monotonic() + LOOK_UNUSED
         place, freed = 0, 0
@@ -650,6 +649,8 @@ def _bury(consumer: bytes, message: Message[Any], problem: InvalidEntry, key: by
 def dead_letter(key: bytes, message: Message[Any]) -> list[bytes]:
     """Return the XADD that writes a message to a dead-letter stream: its fields, and its origin."""
     group = message.group
+    from rillet.store.consuming.dead_letters import letter  # most loops give nothing up
+
     return letter(key, message.flat, group.stream.key, group.key, message.raw_id, message.deliveries)
 
 

@@ -14,7 +14,7 @@ while its handlers take less than `claim_idle`, and a worker that died or hangs 
 **The check.** XPENDING lists the messages that still belong to the loop, and XCLAIM renews those whose idle time has
 not become smaller since: if another consumer claims one in between, the server leaves it alone, and it is not handed
 out here. This needs no clock but the server's, and works on every version of Redis. In a group with retries the check
-is a script (rillet.store.atomic_steps): a message that waits for its retry may be idle for long, and is not handed out.
+is a script (consuming/atomic_steps.py): a message that waits for its retry may be idle for long, and is not handed out.
 
 **How many** messages are read ahead depends on the handlers: as many as they handle in AHEAD seconds. So the work is
 spread if handlers are slow, and the round trips are few if they are fast. If hand-outs are counted, the first messages
@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from rillet.loggers import logger
 from rillet.real_time import monotonic
 from rillet.store.arguments.encoding import decode, parse_id
-from rillet.store.atomic_steps import keep
+from rillet.store.consuming.atomic_steps import keep
 
 if TYPE_CHECKING:
     from rillet.store.command_steps import Commands
@@ -127,7 +127,7 @@ class Prefetched:
 
     `deliveries` of each is the number on the server, where the next hand-out of some is still to be counted.
     consumer: the name of the loop's consumer. counts: whether the server counts hand-outs instead of reads. turn: with
-    order_by, the lease (rillet.store.order_steps); then each message has another key.
+    order_by, the lease (rillet.store.consuming.order_steps); then each message has another key.
     """
 
     __slots__ = ("_check_after", "_claim_idle", "_consumer", "_counts", "_handed", "_renew_after", "_since",
