@@ -279,3 +279,17 @@ def test_a_write_into_the_shared_buffer_is_detected() -> None:
             ReplyWriter().check()
     finally:
         idle.buf.clear()
+
+
+def test_many_inserted_headers_leave_the_buffer_as_large_as_it_was() -> None:
+    out = ReplyWriter()
+    for _ in range(1000):
+        mark = out.mark()
+        out.bulk(b"value")
+        out.insert_array(mark, 1)
+        out.truncate(0)
+        out.check()
+    out.bulk(bytes(700))
+    out.bulk(bytes(400))
+    assert len(out.take_bytes()) == 700 + 400 + 2 * len(b"$700\r\n\r\n")
+    out.check()

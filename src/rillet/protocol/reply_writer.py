@@ -167,7 +167,7 @@ class ReplyWriter:
 
     def check(self) -> None:
         """Assert the invariant of the buffer, and that the one that writers without a reply share is empty."""
-        assert 0 <= self.used <= self._room <= len(self.buf)
+        assert 0 <= self.used <= self._room == len(self.buf)
         assert len(_NO_BUFFER) == 0
 
     @cython.cfunc
@@ -490,18 +490,15 @@ class ReplyWriter:
             raise IndexError("the mark is outside the buffer")
         if size < 0:
             raise ValueError("the number of replies is negative")
+        self._reserve(_ROOM)
+        target: cython.p_uchar = self._start
+        room: cython.Py_ssize_t = count_digits(size) + 3
         if cython.compiled:
-            self._reserve(_ROOM)
-            target: cython.p_uchar = self._start
-            room: cython.Py_ssize_t = count_digits(size) + 3
             memmove(target + mark + room, target + mark, self.used - mark)
-            put_header(target, mark, prefix, size)
-            self.used += room
         else:
-            header = b"%c%d\r\n" % (prefix, size)
-            self._reserve(_ROOM)
-            self.buf[mark:mark] = header
-            self.used += len(header)
+            target[mark + room : self.used + room] = target[mark : self.used]
+        put_header(target, mark, prefix, size)
+        self.used += room
         return True
 
     @cython.ccall
