@@ -39,7 +39,6 @@ from rillet.columns.row_packing import RowPacker
 from rillet.columns.string_column import as_texts, texts
 from rillet.loggers import logger
 from rillet.spark.options import NO_STREAM, OptionError, Options
-from rillet.store.arguments.encoding import decode
 from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:
@@ -62,7 +61,8 @@ class RowEncoder:
         kinds = {field.name: field.dataType for field in schema.fields}
         self.stream = options.stream.encode()
         self.keys = None if partitions is None else partitions.streams()
-        self.by = "" if partitions is None else decode(partitions.by)  # a field, by which the rows are distributed
+        # The field by which the rows are distributed.
+        self.by = "" if partitions is None else partitions.by.decode("utf-8", "surrogateescape")
         self.parts = options.partitioned if self.keys is None else len(self.keys)
         self.id_column = options.id_column
         self.part_column = options.partition_column

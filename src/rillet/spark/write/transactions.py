@@ -39,7 +39,6 @@ from rillet.spark.options import Options
 from rillet.spark.write.commits import CommitProgress, Identity, Record, shown
 from rillet.spark.write.row_encoder import RowEncoder, ids_that_rise
 from rillet.spark.write.writer import Sender, append_words, refusal
-from rillet.store.partitions.layout import is_sealed
 from rillet.types.stream.id import StreamID
 
 NO_ID = StreamID(0, 0)
@@ -330,11 +329,14 @@ class TransactionSender(Sender):
         """Correct the commit record after the server rejected rows inside EXEC; return the error to raise."""
         recorded = share.recorded if len(errors) == rows else share.progress("torn")
         multi_exec(self.servers, share.stream, share.record.note(recorded))
-        if is_sealed(errors[0]):
-            return ConnectorError(
-                f"rillet: the number of partitions of {self.options.partitioned_stream!r} has changed, so "
-                f"{shown(share.stream)} accepts no row any more: start the query again"
-            )
+        if self.options.partitioned_stream:
+            from rillet.store.partitions.layout import is_sealed  # other workers import nothing of the store
+
+            if is_sealed(errors[0]):
+                return ConnectorError(
+                    f"rillet: the number of partitions of {self.options.partitioned_stream!r} has changed, so "
+                    f"{shown(share.stream)} accepts no row any more: start the query again"
+                )
         return refusal(self.servers.connection(share.stream), share.stream, str(errors[0]))
 
     def _check_torn(self, stream: bytes, recorded: CommitProgress | None) -> None:
