@@ -86,6 +86,7 @@ def test_a_version_from_the_package_index(python: str, version: str, tmp_path: P
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.long
 def test_this_version(tmp_path: Path) -> None:
     import pyspark
 
@@ -95,6 +96,7 @@ def test_this_version(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_session_of_sql_only(judge: Judge, url: str, add: Add, tmp_path: Path) -> None:
     """spark-sql has no Python in which someone could register the source: Spark finds the package pyspark_rillet."""
     add(range(1000))

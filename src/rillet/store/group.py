@@ -176,7 +176,7 @@ class Group(Generic[T]):
         others = [_settled_id(message) for message in messages if message.turn is None]
         for message in messages:
             message.released = True
-        released = self.nack(*others, mode=mode, deliveries=deliveries) if others else 0
+        released = self.nack(*others, mode=mode, deliveries=deliveries)
         ordered = [message for message in messages if message.turn is not None]
         for message in ordered:
             message.nack(mode, deliveries=deliveries)

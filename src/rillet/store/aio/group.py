@@ -150,7 +150,7 @@ class AsyncGroup(Generic[T]):
         others = [_settled_id(message) for message in messages if message.turn is None]
         for message in messages:
             message.released = True
-        released = await self.nack(*others, mode=mode, deliveries=deliveries) if others else 0
+        released = await self.nack(*others, mode=mode, deliveries=deliveries)
         ordered = [message for message in messages if message.turn is not None]
         for message in ordered:
             await message.nack(mode, deliveries=deliveries)

@@ -1,0 +1,1 @@
+"""Accounts: a partitioned stream, in order for each account."""
