@@ -27,4 +27,6 @@ def test_the_demonstration() -> None:
 def test_spark_has_the_same_sums() -> None:
     pytest.importorskip("pyspark")
     said, _ = start(PROGRAM, "--movements", 8, "--spark").communicate(timeout=2 * LIMIT)
-    assert said.splitlines()[-3:] == [*APPLIED, "Spark: the same sums of 50 accounts"], said
+    lines = said.splitlines()  # with Spark's log between
+    assert lines[-1] == "Spark: the same sums of 50 accounts", said
+    assert {*APPLIED} <= {*lines}, said
