@@ -17,6 +17,7 @@ import pytest
 
 import rillet
 from rillet.cli import main
+from rillet.store.backends import read_access
 from tests.cluster import running_cluster
 from tests.forked import Forked, ended
 from tests.judge import redis_binary, running_redis
@@ -384,3 +385,19 @@ def test_what_waits_is_shown(folder: Path) -> None:
         loop.close()
     assert "order of g by who" in run("groups", folder, "paid")  # of a directory that no process has open
     assert "orders: 1 delayed entries" in run("delayed", folder)
+
+
+def test_a_change_while_the_first_look_begins_is_seen(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    look = read_access.visit
+
+    def interrupted(place: str) -> rillet.Store:
+        seen = look(place)
+        with rillet.open(folder) as owner:
+            owner.stream("orders").add({"n": 1})
+        return seen
+
+    monkeypatch.setattr(read_access, "visit", interrupted)
+    visit = read_access.Visit(folder)
+    monkeypatch.undo()
+    with visit:
+        assert visit.ask(lambda store: len(store.stream("orders"))) == 201

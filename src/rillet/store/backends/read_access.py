@@ -73,8 +73,8 @@ class Visit:
 
     def __init__(self, place: str | os.PathLike[str]) -> None:
         self.place = os.fspath(place)
+        self._seen = self._signature()  # before the first look: what changes meanwhile is seen by the next one
         self._store = visit(place)
-        self._seen = self._signature()
 
     @property
     def is_snapshot(self) -> bool:
@@ -110,9 +110,9 @@ class Visit:
         return self._store
 
     def _signature(self) -> list[tuple[str, int, int]]:
-        """Return a value that changes with the files of a directory, and with its owner."""
+        """Return a value that changes with the files of a directory, and with its owner; the same one for each url."""
         found = []
-        for folder in (Path(self.place), Path(self.place) / LOG_FOLDER) if self.is_snapshot else ():
+        for folder in () if "://" in self.place else (Path(self.place), Path(self.place) / LOG_FOLDER):
             with contextlib.suppress(OSError):
                 for path in sorted(folder.iterdir()):
                     about = path.stat()
