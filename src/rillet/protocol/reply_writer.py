@@ -52,9 +52,6 @@ KEEP_CAPACITY = 1024 * 1024
 HANDED_OVER = 128 * 1024
 """Batches of at least this size are handed over without a copy; malloc maps such sizes from the kernel anyway."""
 
-# The last milliseconds that `stream_id` has written, and their digits: the IDs of a pipeline share them.
-_known_ms = cython.declare(cython.ulonglong, 0)
-_known_text = cython.declare(bytes, b"0")
 # Room for a header (prefix, sign, 20 digits, CR LF) and the CR LF after a bulk string.
 _ROOM = cython.declare(cython.Py_ssize_t, 32)
 
@@ -374,19 +371,13 @@ class ReplyWriter:
     @cython.ccall
     def stream_id(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
         """Append `ms-seq` as a bulk string (t_stream.c, addReplyStreamID)."""
-        global _known_ms, _known_text
         if not cython.compiled:
             return self.bulk(b"%d-%d" % (ms, seq))
-        if ms != _known_ms:
-            _known_text = b"%d" % ms
-            _known_ms = ms
-        text: cython.p_const_uchar = _known_text
-        digits: cython.Py_ssize_t = len(_known_text)
+        size: cython.Py_ssize_t = count_digits(ms) + 1 + count_digits(seq)
         self._reserve(3 * _ROOM)
         target: cython.p_uchar = self._start
-        pos: cython.Py_ssize_t = put_header(target, self.used, 36, digits + 1 + count_digits(seq))
-        memcpy(target + pos, text, digits)
-        pos += digits
+        pos: cython.Py_ssize_t = put_header(target, self.used, 36, size)
+        pos = put_digits(target, pos, ms)
         target[pos] = 45
         pos = put_digits(target, pos + 1, seq)
         self.used = put_line_end(target, pos)

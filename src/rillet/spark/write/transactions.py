@@ -329,7 +329,7 @@ class TransactionSender(Sender):
         """Correct the commit record after the server rejected rows inside EXEC; return the error to raise."""
         recorded = share.recorded if len(errors) == rows else share.progress("torn")
         multi_exec(self.servers, share.stream, share.record.note(recorded))
-        if self.options.partitioned_stream:
+        if getattr(self.options, "partitioned_stream", None):
             from rillet.store.partitions.layout import is_sealed  # other workers import nothing of the store
 
             if is_sealed(errors[0]):
