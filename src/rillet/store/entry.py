@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 
 from rillet.store.arguments.encoding import Fields, decode, decode_fields, encode, find_field, parse_id
@@ -135,10 +135,14 @@ def stream_part(reply: Any) -> Any:
     return parts[0][1] if parts else []
 
 
+def pairs_in(reply: Any) -> Iterable[tuple[bytes, Any]]:
+    """Return the pairs of a reply: alternating names and values (RESP2), or a map (RESP3)."""
+    return reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
+
+
 def named(reply: Any) -> dict[str, Any]:
     """Return a reply of alternating names and values, or a map, as a dict with text keys (XINFO); bytes become text."""
-    pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
-    return {decode(field): _plain(decode(field), value) for field, value in pairs}
+    return {decode(field): _plain(decode(field), value) for field, value in pairs_in(reply)}
 
 
 def _plain(field: str, value: Any) -> Any:

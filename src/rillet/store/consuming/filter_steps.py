@@ -51,6 +51,15 @@ local function matches(flat, where)
   return true
 end
 """
+# The ID up to which a group has delivered, '' for an unknown one.
+LAST = b"""
+local function last_delivered(group)
+  for _, flat in ipairs(redis.call('XINFO', 'GROUPS', KEYS[1])) do
+    if value_of(flat, 'name') == group then return value_of(flat, 'last-delivered-id') end
+  end
+  return ''
+end
+"""
 # KEYS: stream. ARGV: XRANGE or XREVRANGE, start, end, the most entries to return, to examine, conditions. Returns the
 # ID after which the next search begins, or '', and entries.
 _SEARCH = WHERE + b"""
@@ -66,7 +75,7 @@ return {#rows == tonumber(ARGV[5]) and last or '', found}
 # KEYS: stream. ARGV: group, consumer, the most messages to return, 'ack' or, if others are left, the milliseconds that
 # they count as idle, conditions. Returns {whether there may be more at once, the group's last delivered ID if nothing
 # was found, messages}. Those that are left are as before their delivery.
-_READ = WHERE + b"""
+_READ = WHERE + LAST + b"""
 local group, most, where = ARGV[1], tonumber(ARGV[3]), conditions(5)
 local found, left, more, last = {}, LEFT, 0, ''
 while #found < most do
@@ -88,13 +97,7 @@ while #found < most do
     end
   end
 end
-if #found == 0 and more == 0 then
-  for _, flat in ipairs(redis.call('XINFO', 'GROUPS', KEYS[1])) do
-    local one = {}
-    for i = 1, #flat, 2 do one[flat[i]] = flat[i + 1] end
-    if one.name == group then last = one['last-delivered-id'] end
-  end
-end
+if #found == 0 and more == 0 then last = last_delivered(group) end
 return {more, last, found}
 """
 _READ = _READ.replace(b"LEFT", b"%d" % READ)
@@ -110,4 +113,4 @@ def read(group: GroupLike, consumer: bytes, most: int, others: bytes, where: Seq
     return evaluate(_READ, [group.stream.key], group.key, consumer, b"%d" % most, others, *where)
 
 
-__all__ = ["SEARCHED", "WHERE", "read", "search"]
+__all__ = ["LAST", "SEARCHED", "WHERE", "read", "search"]

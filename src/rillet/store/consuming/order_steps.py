@@ -58,7 +58,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rillet.store.consuming.atomic_steps import NOW, ORDER, STEP_SIZE, evaluate, keys_in_order
-from rillet.store.consuming.filter_steps import WHERE
+from rillet.store.consuming.filter_steps import LAST, WHERE
 
 if TYPE_CHECKING:
     from rillet.store.consuming.prefetch import GroupLike
@@ -70,7 +70,7 @@ READS = 200
 # {whether there is more to do, where an adoption continues, the group's last delivered ID if nothing was taken,
 # microseconds until the next turn or -1, whether messages wait behind others, and for each message {ID, fields,
 # deliveries that are counted, 1 if it had max_deliveries before}}; or {-1, the field of the present order}.
-_TAKE = NOW + ORDER + WHERE + b"""
+_TAKE = NOW + ORDER + WHERE + LAST + b"""
 local group, consumer, by = ARGV[1], ARGV[2], redis.call('HGET', ordered, '')
 if by and by ~= ARGV[3] then return {-1, by} end
 local most, next_ones, till = tonumber(ARGV[4]), tonumber(ARGV[5]), end_of(ARGV[6])
@@ -183,11 +183,7 @@ end
 
 local last, wait, behind = '', -1, 0
 if #taken == 0 and more == 0 then
-  for _, flat in ipairs(redis.call('XINFO', 'GROUPS', KEYS[1])) do
-    local one = {}
-    for i = 1, #flat, 2 do one[flat[i]] = flat[i + 1] end
-    if one.name == group then last = one['last-delivered-id'] end
-  end
+  last = last_delivered(group)
   local following = redis.call('ZRANGEBYSCORE', turns, '(' .. whole(instant), '(inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
   if following then wait = following - instant end
   behind = redis.call('ZCARD', lanes) - redis.call('ZCARD', turns)

@@ -27,7 +27,7 @@ from rillet.store.consuming.delivery import Steps
 from rillet.store.consuming.delivery_options import DeliveryOptions, End
 from rillet.store.consuming.leases import Leases
 from rillet.store.consuming.prefetch import Prefetched
-from rillet.store.entry import T
+from rillet.store.entry import T, pairs_in
 from rillet.store.group import Consumer, Group, MessageReader, _by_group
 from rillet.store.info_records import groups_of
 from rillet.store.message import Message
@@ -92,7 +92,7 @@ class PartitionedGroup(Generic[T]):
     def info(self) -> PartitionedGroupInfo:
         """Return the state of the group; NoGroup if it does not exist. O(partitions)"""
         reply: Any = self.store.run([b"HGETALL", consumers_key(self.stream.key, self.key)])
-        record = dict(reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True))
+        record = dict(pairs_in(reply))
         if not record:
             raise NoGroup(f"No such key '{self.stream.name}' or consumer group '{self.name}'")
         layout, epoch = self.stream.layout(), int(record[b"epoch"])

@@ -44,6 +44,7 @@ from xxhash import xxh3_64_intdigest
 from rillet.errors import CommandError, StoreError
 from rillet.keyspace.helper_keys import partitions_key
 from rillet.store.arguments.encoding import decode
+from rillet.store.entry import pairs_in
 from rillet.types.stream.id import MAX
 
 HASH = b"xxh3_64"
@@ -89,11 +90,6 @@ class Layout:
         return keys[partition_of(value, len(keys))]
 
 
-def description_key(name: bytes) -> bytes:
-    """Return the key of the description of a partitioned stream."""
-    return partitions_key(name)
-
-
 def epoch_of(name: bytes, key: bytes) -> int | None:
     """Return the epoch of a key of a partitioned stream; None for another key."""
     found = re.fullmatch(rb"%b:(\d+):\d+:\{\d+\}" % re.escape(_escaped(name)), key)
@@ -129,7 +125,7 @@ def _tags(partitions: int) -> tuple[int, ...]:
 
 def layout_of(name: bytes, reply: Any) -> Layout | None:
     """Return the description in a reply of HGETALL (RESP2: one list, RESP3: a map); None if there is none."""
-    pairs = dict(reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True))
+    pairs = dict(pairs_in(reply))
     if not pairs:
         return None
     if pairs.get(b"hash") != HASH:
@@ -152,6 +148,6 @@ def is_sealed(error: object) -> bool:
 
 
 __all__ = [
-    "HASH", "MOST_PARTITIONS", "SEALED", "Layout", "description_key", "epoch_of", "is_sealed", "keys_of", "layout_of",
+    "HASH", "MOST_PARTITIONS", "SEALED", "Layout", "epoch_of", "is_sealed", "keys_of", "layout_of",
     "partition_of",
 ]  # fmt: skip

@@ -25,7 +25,7 @@ from rillet.store.command_steps import Commands
 from rillet.store.consuming.delivery_options import DeliveryOptions, End
 from rillet.store.consuming.leases import Leases
 from rillet.store.consuming.prefetch import Prefetched
-from rillet.store.entry import T
+from rillet.store.entry import T, pairs_in
 from rillet.store.info_records import groups_of
 from rillet.store.partitions.group import PartitionedGroupInfo, _consumers_of
 from rillet.store.partitions.layout import keys_of
@@ -72,7 +72,7 @@ class AsyncPartitionedGroup(Generic[T]):
     async def info(self) -> PartitionedGroupInfo:
         """Return the state of the group; NoGroup if it does not exist. O(partitions)"""
         reply: Any = await self.store.run([b"HGETALL", consumers_key(self.stream.key, self.key)])
-        record = dict(reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True))
+        record = dict(pairs_in(reply))
         if not record:
             raise NoGroup(f"No such key '{self.stream.name}' or consumer group '{self.name}'")
         layout, epoch = await self.stream.layout(), int(record[b"epoch"])
