@@ -15,18 +15,17 @@ from dataclasses import replace
 
 from rillet.client.errors import ConnectorError
 from rillet.client.servers import Servers
-from rillet.keyspace.helper_keys import partitions_key
 from rillet.spark.option_types import EARLIEST
 from rillet.spark.options import Options
 from rillet.spark.read.offsets import Offset
 from rillet.spark.read.stream_info import StreamInfo
-from rillet.store.partitions.layout import Layout, epoch_of, layout_of
+from rillet.store.partitions.layout import Layout, description_key, epoch_of, layout_of
 
 
 def description(options: Options, servers: Servers) -> Layout:
     """Return the description of the partitioned stream that the options name."""
     name = str(options.partitioned_stream)
-    key = partitions_key(name.encode())
+    key = description_key(name.encode())
     layout = layout_of(name.encode(), servers.call(key, b"HGETALL", key))
     if layout is None or layout.epoch == 0:
         raise ConnectorError(

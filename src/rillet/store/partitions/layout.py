@@ -90,6 +90,11 @@ class Layout:
         return keys[partition_of(value, len(keys))]
 
 
+def description_key(name: bytes) -> bytes:
+    """Return the key of the description of a partitioned stream; for the connector, which does not see the keyspace."""
+    return partitions_key(name)
+
+
 def epoch_of(name: bytes, key: bytes) -> int | None:
     """Return the epoch of a key of a partitioned stream; None for another key."""
     found = re.fullmatch(rb"%b:(\d+):\d+:\{\d+\}" % re.escape(_escaped(name)), key)
@@ -148,6 +153,6 @@ def is_sealed(error: object) -> bool:
 
 
 __all__ = [
-    "HASH", "MOST_PARTITIONS", "SEALED", "Layout", "epoch_of", "is_sealed", "keys_of", "layout_of",
+    "HASH", "MOST_PARTITIONS", "SEALED", "Layout", "description_key", "epoch_of", "is_sealed", "keys_of", "layout_of",
     "partition_of",
 ]  # fmt: skip
