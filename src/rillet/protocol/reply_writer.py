@@ -75,29 +75,44 @@ def count_digits(value: cython.ulonglong) -> cython.Py_ssize_t:
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
+def _put_pair(
+    buf: cython.p_uchar, pos: cython.Py_ssize_t, pairs: cython.p_const_uchar, pair: cython.uint
+) -> cython.bint:
+    """Write the two digits of a number below 100 at pos."""
+    if cython.compiled:
+        memcpy(buf + pos, pairs + 2 * pair, 2)
+    else:
+        buf[pos : pos + 2] = pairs[2 * pair : 2 * pair + 2]
+    return True
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
 def put_digits(buf: cython.p_uchar, pos: cython.Py_ssize_t, value: cython.ulonglong) -> cython.Py_ssize_t:
     """Write decimal digits at pos, where the caller reserved room; return the position after them."""
     end: cython.Py_ssize_t
     at: cython.Py_ssize_t
-    pair: cython.uint
+    rest: cython.ulonglong
+    pairs: cython.p_const_uchar = (  # of digits, from 0 to 99: a load is cheaper than a division
+        b"0001020304050607080910111213141516171819202122232425262728293031323334353637383940414243444546474849"
+        b"5051525354555657585960616263646566676869707172737475767778798081828384858687888990919293949596979899"
+    )
     if value < 10:  # most lengths have one or two digits
         buf[pos] = 48 + value
         return pos + 1
     if value < 100:
-        buf[pos] = 48 + value // 10
-        buf[pos + 1] = 48 + value % 10
+        _put_pair(buf, pos, pairs, value)
         return pos + 2
     end = pos + count_digits(value)
     at = end
-    while value >= 100:  # two digits at a time, because divisions dominate the cost
-        pair = value % 100
-        value = value // 100
+    while value >= 100:
         at -= 2
-        buf[at] = 48 + pair // 10
-        buf[at + 1] = 48 + pair % 10
+        rest = value // 100
+        _put_pair(buf, at, pairs, value - 100 * rest)
+        value = rest
     if value >= 10:
-        buf[pos] = 48 + value // 10
-        buf[pos + 1] = 48 + value % 10
+        _put_pair(buf, pos, pairs, value)
     else:
         buf[pos] = 48 + value
     return end
@@ -373,14 +388,18 @@ class ReplyWriter:
         """Append `ms-seq` as a bulk string (t_stream.c, addReplyStreamID)."""
         if not cython.compiled:
             return self.bulk(b"%d-%d" % (ms, seq))
-        size: cython.Py_ssize_t = count_digits(ms) + 1 + count_digits(seq)
         self._reserve(3 * _ROOM)
-        target: cython.p_uchar = self._start
-        pos: cython.Py_ssize_t = put_header(target, self.used, 36, size)
-        pos = put_digits(target, pos, ms)
+        target: cython.p_uchar = self._start + self.used
+        pos: cython.Py_ssize_t = put_digits(target, 5, ms)  # behind the header of an ID of ten characters or more
         target[pos] = 45
         pos = put_digits(target, pos + 1, seq)
-        self.used = put_line_end(target, pos)
+        if pos < 15:
+            memmove(target + 4, target + 5, pos - 5)
+            pos -= 1
+            put_header(target, 0, 36, pos - 4)
+        else:
+            put_header(target, 0, 36, pos - 5)
+        self.used += put_line_end(target, pos)
         return True
 
     @cython.ccall
