@@ -1,8 +1,9 @@
 """A trigger of a query over many streams: 10,000 streams, of which 100 get an entry each, and of which none does.
 
     python -m benchmarks.spark_streams            processor time of a trigger, size of the offset, share while idle
-    python -m benchmarks.spark_streams --rillet   from a rillet server instead of redis-server
-    python -m benchmarks.spark_streams --profile  where the time of a trigger goes
+    python -m benchmarks.spark_streams --sink     processor time of a row that a task writes to one of 10,000 streams
+    python -m benchmarks.spark_streams --rillet   with a rillet server instead of redis-server
+    python -m benchmarks.spark_streams --profile  where the time goes
 
 Without Spark: the benchmark calls the reader as Spark does. A trigger is latestOffset, reportLatestOffset and
 partitions; the time is the processor time of the planning process, without the server's. `idle` is the share of a core
@@ -82,6 +83,45 @@ def measure(profile: bool = False) -> dict[str, float]:
             "idle, share of a core": idle}  # fmt: skip
 
 
+def measure_sink(profile: bool = False) -> dict[str, float]:
+    """Return the processor time of a written row in us, for two numbers of rows of a task, and the keys of records."""
+    import pyarrow as pa
+
+    from tests.spark.writing import in_task, writer_of
+
+    found: dict[str, float] = {}
+    server = rillet_server() if "--rillet" in sys.argv else redis_server()
+    with server as (port, _), Connection(Address(port=port), 60) as connection:
+        options = {"url": f"redis://127.0.0.1:{port}", "streamColumn": "to"}
+        batch = 0
+        for rows in (STREAMS, 10 * STREAMS):
+            columns = {"n": pa.array(range(rows), pa.int64()), "status": ["degraded"] * rows,
+                       "to": [f"session:{i * 7919 % STREAMS}:events" for i in range(rows)]}  # fmt: skip
+            table = pa.table(columns)
+            writer = writer_of(table, options)
+            spent, committing = [], []
+            profiler = cProfile.Profile()
+            for _ in range(ROUNDS):
+                in_task(0, batch)
+                begun = time.process_time()
+                if profile:
+                    profiler.enable()
+                message = writer.write(iter(table.to_batches(max_chunksize=10_000)))
+                profiler.disable()
+                spent.append((time.process_time() - begun) * 1e6 / rows)
+                begun = time.process_time()
+                writer.commit([message], batch)
+                committing.append((time.process_time() - begun) * 1e6 / rows)
+                batch += 1
+            found[f"a row of {rows}, us"] = statistics.median(spent)
+            found[f"its commit of {rows}, us"] = statistics.median(committing)
+            if profile:
+                pstats.Stats(profiler).sort_stats("cumulative").print_stats(35)
+        connection.send(pack_command([b"DBSIZE"]))
+        found["keys of records"] = connection.reply() - STREAMS
+    return found
+
+
 if __name__ == "__main__":
-    for what, value in measure("--profile" in sys.argv).items():
+    for what, value in (measure_sink if "--sink" in sys.argv else measure)("--profile" in sys.argv).items():
         print(f"{what:24} {value:10.3f}")

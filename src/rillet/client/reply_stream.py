@@ -70,6 +70,13 @@ class ReplyStream:
         del self._data[: end + 2]
         return line
 
+    def lines(self, count: int) -> list[bytes]:
+        """Return the next lines of the replies, without CR LF."""
+        while self._data.count(b"\r\n") < count:
+            self._more()
+        *lines, self._data = self._data.split(b"\r\n", count)
+        return list(map(bytes, lines))
+
     def reply(self) -> Any:
         """Return the next reply; a ReplyError for an error."""
         line = self.line()

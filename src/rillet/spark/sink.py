@@ -34,12 +34,14 @@ from rillet.spark.write.commits import (
     Identity,
     Written,
     give_up,
+    group_name,
     name_in_keys,
     shown,
     task_identity,
 )
 from rillet.spark.write.copies import require_copies, require_servers
 from rillet.spark.write.input_check import require_all_rows
+from rillet.spark.write.many_streams import ManyStreamsSender
 from rillet.spark.write.ordered import OrderedSender, append_all_aside, rows_in_order
 from rillet.spark.write.producers import ProducerSender
 from rillet.spark.write.query_record import TaskNotes, complete_batch, require_earlier_batches
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
     from rillet.store.partitions.layout import Layout
 
 log = logger("spark")
+MOST_NAMED = 20  # streams in a message
 
 
 class RowsCommitted(WriterCommitMessage):
@@ -97,7 +100,7 @@ class _Writer(InTask):
         """Append the rows of a write task to their streams."""
         with plainly(), Servers(self.options) as servers:
             first = next(iterator, None)
-            sender, identity = self._sender(servers)
+            sender, identity = self._sender(servers, first)
             with closing(sender):
                 if first is not None:
                     self.layout.check(first)
@@ -112,9 +115,9 @@ class _Writer(InTask):
                 return RowsCommitted(Written(identity, rows, notes=notes.written(), field=notes.field))
             if isinstance(sender, OrderedSender):
                 return RowsCommitted(Written(identity, rows, True, sender.put_aside))
-            return RowsCommitted(Written(identity, rows))
+            return RowsCommitted(Written(identity, rows, groups=sender.groups()))
 
-    def _sender(self, servers: Servers) -> tuple[Sender, Identity | None]:
+    def _sender(self, servers: Servers, first: Any) -> tuple[Sender, Identity | None]:
         context = TaskContext.get()
         in_order = rows_in_order(context)
         if self.options.exactly_once == "none" and not self.options.waits:
@@ -129,7 +132,19 @@ class _Writer(InTask):
             return ProducerSender(servers, self.options, self.layout, identity, notes), identity
         if self.may_order and (self.options.order == "stream" or (in_order and self.options.order is None)):
             return OrderedSender(servers, self.options, self.layout, identity), identity
+        if self.grouped:
+            many = ManyStreamsSender(servers, self.options, self.layout, identity, self.streaming)
+            if first is None or not many.continues_early_records(first):
+                return many, identity
         return TransactionSender(servers, self.options, self.layout, identity), identity
+
+    @property
+    def grouped(self) -> bool:
+        """Return whether streams share commit records (write/many_streams.py)."""
+        by_column = self.layout.stream_column is not None or self.layout.part_column is not None
+        options = self.options
+        named = (options.id_column, options.txn_app_id, options.partitioned_stream)
+        return by_column and self.transactional and named == (None, None, None)
 
     def close(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Record in the streams' commit records that the batch is complete."""
@@ -173,15 +188,20 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Block late attempts of a failed write, and log how many of its rows remain in the streams."""
         rows: dict[bytes, int] = dict.fromkeys(self.layout.streams(), 0)
+        groups = {group_name(self.layout.stream, None)}
         for message in messages:
-            for stream, count in message.written.rows.items() if isinstance(message, RowsCommitted) else ():
-                rows[stream] = rows.get(stream, 0) + count
+            if isinstance(message, RowsCommitted):
+                groups.update(message.written.groups or ())
+                for stream, count in message.written.rows.items():
+                    rows[stream] = rows.get(stream, 0) + count
         counts = ", ".join(f"{count} rows in {shown(stream)}" for stream, count in rows.items())
+        if len(rows) > MOST_NAMED:
+            counts = f"{sum(rows.values())} rows in {len(rows)} streams"
         log.warning("rillet: a write failed; the rows of its finished tasks remain in the streams: %s", counts)
         # A write with txnAppId can be repeated, so its commit records stay open.
         if self.options.exactly_once not in ("none", "idmp") and not self.lasting:
             with plainly(), Servers(self.options) as servers:
-                give_up(servers, str(self.query), list(rows))
+                give_up(servers, str(self.query), sorted(groups) if self.grouped else list(rows))
 
 
 class StreamingWriter(_Writer, DataSourceStreamArrowWriter):

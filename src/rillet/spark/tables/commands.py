@@ -22,36 +22,21 @@ with every task, so it is small.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from rillet.client.cluster import SLOTS, slot_of
+from rillet.client.cluster import slot_of
 from rillet.client.errors import ConnectorError
 from rillet.columns.command_packing import CommandForm, CommandPacker
 from rillet.columns.string_column import as_texts, texts
 from rillet.spark.options import OptionError
 from rillet.spark.table_options import WRITTEN, TableOptions
+from rillet.spark.write.commits import slot_tags
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 _KEY = 0  # the index of the key among a packer's columns
 _REMOVED = "__rillet_removed"  # the column of the names that a map column maps to null, one a row
-
-
-@lru_cache(maxsize=1)
-def slot_tags() -> list[bytes]:
-    """Return a hash tag for each slot of a cluster; found by trial, 0.1 s."""
-    tags: list[bytes | None] = [None] * SLOTS
-    left, number = SLOTS, 0
-    while left:
-        tag = b"%d" % number
-        slot = slot_of(tag)
-        if tags[slot] is None:
-            tags[slot] = tag
-            left -= 1
-        number += 1
-    return tags  # type: ignore[return-value]
 
 
 class TableLayout:

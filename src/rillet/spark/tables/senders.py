@@ -299,6 +299,6 @@ class TableTransactionSender(TransactionSender):
         """Call a function; its errors name the key or the command already."""
         return action()
 
-    def _torn(self, share: TaskTransactions, errors: list[ReplyError], rows: int) -> ConnectorError:
-        super()._torn(share, errors, rows)  # corrects the commit record
-        return refused_key(self.servers, self.table, self.failed_key or share.stream, str(errors[0]))
+    def refused(self, share: TaskTransactions, error: ReplyError) -> ConnectorError:
+        """Return the error for a command that the server rejected inside EXEC."""
+        return refused_key(self.servers, self.table, self.failed_key or share.stream, str(error))

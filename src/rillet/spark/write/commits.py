@@ -7,7 +7,8 @@ repeats all tasks of a batch. All attempts of a task share a name (query, batch,
     df.write           query = a random name that the driver generates for this write, batch = 0
     with txnAppId      query = txnAppId, batch = txnVersion: for writes in foreachBatch; `:` is encoded as %3A
 
-There are two keys per stream and query, in the stream's slot of a cluster:
+There are two keys per stream and query, in the stream's slot of a cluster. Streams that a column names share two keys:
+the name of their group takes the place of `events` (many_streams.py).
 
     rillet:commits:{events}:<query>      a hash, the record
         done    -> "41"                            batches up to this one are complete; written by the driver
@@ -35,7 +36,7 @@ attempts that run at the same time need it.
 
 Rejected: WATCH on the record (parallel tasks would break each other's transactions); a field in the entries (consumers
 would read this field); a script (rillet runs no scripts, and a script also executes a whole chunk at once); a record
-per server instead of per stream (a stream that moves to another server would leave its record behind).
+per node of a cluster (a slot that moves to another node would leave its record behind).
 """
 
 from __future__ import annotations
@@ -43,9 +44,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
-from rillet.client.cluster import slot_of
+from rillet.client.cluster import SLOTS, slot_of
 from rillet.client.errors import ConnectorError
 from rillet.client.servers import Servers
 from rillet.client.transaction import multi_exec
@@ -58,6 +60,7 @@ BATCH_SECONDS = 86_400
 FENCE_SECONDS = 3_600
 RESERVED = ("replay", "dead-letters")  # Query names of pipelines, whose records have another format.
 CLOSED = 1 << 62  # The value of `done` after a failed write; it blocks further attempts.
+_GROUP = b"rillet:streams"  # the beginning of the names of groups of streams that share a record
 
 
 @dataclass(frozen=True)
@@ -137,6 +140,14 @@ def record_key(stream: bytes, query: str) -> bytes:
     return PREFIX + place + b":" + query.encode()
 
 
+def group_name(stream: bytes, slot: int | None) -> bytes:
+    """Return the name of the streams of a slot that share a record, a key in this slot; None: of a single server.
+
+    stream: the option `stream`, the beginning of the streams' names.
+    """
+    return b"%b{%b}.%b" % (_GROUP, b"0" if slot is None else slot_tags()[slot], stream)
+
+
 def name_in_keys(query: str) -> str:
     """Encode `:` in a query's name; otherwise `a:3` could name a record or the fence of query `a`, partition 3."""
     return query.replace("%", "%25").replace(":", "%3A")
@@ -145,6 +156,17 @@ def name_in_keys(query: str) -> str:
 def tag_of(slot: int) -> bytes:
     """Find a hash tag of a cluster slot by trial, for stream keys that contain `}`; takes a few milliseconds."""
     return next(tag for number in itertools.count() if slot_of(tag := b"%d" % number) == slot)
+
+
+@lru_cache(maxsize=1)
+def slot_tags() -> list[bytes]:
+    """Return the hash tag of `tag_of` for each slot of a cluster; takes 0.1 s."""
+    tags: dict[int, bytes] = {}
+    numbers = itertools.count()
+    while len(tags) < SLOTS:
+        tag = b"%d" % next(numbers)
+        tags.setdefault(slot_of(tag), tag)
+    return [tags[slot] for slot in range(SLOTS)]
 
 
 # ---- the driver's side -------------------------------------------------------------------------------------------
@@ -160,6 +182,7 @@ class Written:
     aside: bool = False  # whether it put its rows aside
     notes: dict[bytes, bytes] | None = None  # without transactions: the last chunk on each server (query_record.py)
     field: bytes = b""  # the field that has these notes
+    groups: dict[bytes, int] | None = None  # the rows of each group of streams that share a record (many_streams.py)
 
 
 def close_batch(servers: Servers, written: Sequence[Written]) -> list[bytes]:
@@ -170,7 +193,7 @@ def close_batch(servers: Servers, written: Sequence[Written]) -> list[bytes]:
     tasks: dict[bytes, dict[Identity, int]] = {}
     for task in written:
         if task.identity is not None and task.notes is None:
-            for stream, rows in task.rows.items():
+            for stream, rows in (task.rows if task.groups is None else task.groups).items():
                 tasks.setdefault(stream, {})[task.identity] = rows
     return [_close(servers, stream, rows) for stream, rows in tasks.items()]
 
@@ -232,6 +255,8 @@ def give_up(servers: Servers, query: str, streams: Sequence[bytes]) -> None:
 
 def shown(key: bytes) -> str:
     """Return a Redis key as text for error messages."""
+    if key.startswith(_GROUP):
+        return "its streams"
     return repr(key.decode(errors="backslashreplace"))
 
 

@@ -128,7 +128,7 @@ class RowEncoder:
                 every = pa.array(range(part, batch.num_rows, self.parts), pa.int32())
                 yield self._part((turn + part) % self.parts), batch.take(every)
             return
-        names, codes = self._codes(batch)
+        names, codes = self.codes(batch)
         order = pc.sort_indices(codes)
         codes, batch = codes.take(order), batch.take(order)
         at = 0
@@ -136,7 +136,7 @@ class RowEncoder:
             yield names[pair["values"]], batch.slice(at, pair["counts"])
             at += pair["counts"]
 
-    def _codes(self, batch: Any) -> tuple[list[bytes], Any]:
+    def codes(self, batch: Any) -> tuple[list[bytes], Any]:
         """Return the streams of a record batch's rows, and for every row the index of its stream."""
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -175,15 +175,16 @@ class RowEncoder:
             return [self._part(part) for part in range(self.parts)]
         return [self.stream] if self.single else []
 
-    def load(self, packer: RowPacker, batch: Any, ids: Any) -> None:
-        """Load the columns of a record batch, and its IDs if given, into a packer of XADD commands."""
+    def load(self, packer: RowPacker, batch: Any, ids: Any, keys: Any = None) -> None:
+        """Load the columns of a record batch, with those of IDs and streams, into a packer of XADD commands."""
         ids = None if ids is None else texts(ids)
+        keys = None if keys is None else texts(keys)
         if self.of_map:
             column = batch.column("fields")
             ends = column.buffers()[1].to_pybytes()
-            packer.rows_of_map(ends, column.offset, texts(column.keys), texts(column.items), ids)
+            packer.rows_of_map(ends, column.offset, texts(column.keys), texts(column.items), ids, keys)
         else:
-            packer.rows_of([texts(batch.column(name), field) for name, field in self.fields.items()], ids)
+            packer.rows_of([texts(batch.column(name), field) for name, field in self.fields.items()], ids, keys)
 
 
 def _left_out(

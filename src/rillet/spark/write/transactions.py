@@ -4,6 +4,8 @@
         TaskTransactions    the task's rows for one stream: how many are packed, and how many are committed
             Transaction     WATCH HMGET MULTI  XADD ... XADD  HSET SET  EXEC    (client/transaction.py)
 
+The rows of many streams, whose names are in a column, share transactions (many_streams.py).
+
 The rows of a single stream are sent into the open transaction chunk by chunk, while more rows are packed. EXEC follows
 at transactionBytes or at the end. If a task's rows go to several streams, only one transaction can be open at a time:
 the chunks are kept until they add up to transactionBytes, then each stream gets its transaction.
@@ -329,15 +331,19 @@ class TransactionSender(Sender):
         """Correct the commit record after the server rejected rows inside EXEC; return the error to raise."""
         recorded = share.recorded if len(errors) == rows else share.progress("torn")
         multi_exec(self.servers, share.stream, share.record.note(recorded))
-        if getattr(self.options, "partitioned_stream", None):
+        return self.refused(share, errors[0])
+
+    def refused(self, share: TaskTransactions, error: ReplyError) -> ConnectorError:
+        """Return the error for a row that the server rejected inside EXEC."""
+        if self.options.partitioned_stream is not None:
             from rillet.store.partitions.layout import is_sealed  # other workers import nothing of the store
 
-            if is_sealed(errors[0]):
+            if is_sealed(error):
                 return ConnectorError(
                     f"rillet: the number of partitions of {self.options.partitioned_stream!r} has changed, so "
                     f"{shown(share.stream)} accepts no row any more: start the query again"
                 )
-        return refusal(self.servers.connection(share.stream), share.stream, str(errors[0]))
+        return refusal(self.servers.connection(share.stream), share.stream, str(error))
 
     def _check_torn(self, stream: bytes, recorded: CommitProgress | None) -> None:
         if recorded is not None and recorded.state == "torn":

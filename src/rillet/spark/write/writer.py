@@ -104,8 +104,7 @@ class Sender:
         """Raise ConnectorError if the key holds another type than a stream."""
         kind = self.servers.call(stream, b"TYPE", stream)
         if kind not in (b"stream", b"none"):
-            address = self.servers.connection(stream).address
-            raise ConnectorError(f"rillet: {shown(stream)} at {address} is a {kind.decode()}, not a stream")
+            raise another_type(self.servers, stream, kind)
 
     def chunk(self, stream: bytes, packer: RowPacker) -> None:
         """Take the XADD commands out of a packer and send them, or keep them for a transaction."""
@@ -115,8 +114,18 @@ class Sender:
         """Send the remaining rows and wait for all replies; return the number of rows of each stream."""
         raise NotImplementedError
 
+    def groups(self) -> dict[bytes, int] | None:
+        """Return the number of rows of each group of streams that share a record; None if no streams do."""
+        return None
+
     def close(self) -> None:
         """Free what a failed task holds besides its connections: nothing, except in a subclass."""
+
+
+def another_type(servers: Servers, stream: bytes, kind: bytes) -> ConnectorError:
+    """Return the error for a key that is not a stream."""
+    address = servers.connection(stream).address
+    return ConnectorError(f"rillet: {shown(stream)} at {address} is a {kind.decode()}, not a stream")
 
 
 def refusal(connection: Connection, stream: bytes, line: str, row_id: object = "") -> ConnectorError:
@@ -189,7 +198,11 @@ class PlainSender(Sender):
 
 def id_in(data: bytearray, command: int, options: Options) -> str:
     """Return the ID in the n-th XADD command of a packed chunk."""
-    place = len(append_words(options, b""))
+    return word_in(data, command, len(append_words(options, b""))).decode(errors="backslashreplace")
+
+
+def word_in(data: bytes | bytearray, command: int, place: int) -> bytes:
+    """Return a word of the n-th command of a packed chunk. O(bytes before it)"""
     at = 0
     while True:
         end = data.index(b"\r\n", at)
@@ -199,6 +212,6 @@ def id_in(data: bytearray, command: int, options: Options) -> str:
             end = data.index(b"\r\n", at)
             size = int(data[at + 1 : end])
             if command == 0 and word == place:
-                return data[end + 2 : end + 2 + size].decode(errors="backslashreplace")
+                return bytes(data[end + 2 : end + 2 + size])
             at = end + size + 4
         command -= 1
