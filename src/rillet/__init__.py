@@ -105,6 +105,7 @@ if TYPE_CHECKING:
     from rillet.store.entry import Entry
     from rillet.store.follow import AsyncReplica, Replica, follow
     from rillet.store.group import Consumer, Group, MultiConsumer
+    from rillet.store.handling import Handled
     from rillet.store.info_records import ConsumerInfo, GroupInfo, OrderedKey, PendingEntry, PendingSummary
     from rillet.store.message import Message
     from rillet.store.opening import connect, open
@@ -161,6 +162,7 @@ _HOMES = {
     "Consumer": "rillet.store.group",
     "Group": "rillet.store.group",
     "MultiConsumer": "rillet.store.group",
+    "Handled": "rillet.store.handling",
     "Message": "rillet.store.message",
     "connect": "rillet.store.opening",
     "open": "rillet.store.opening",
@@ -248,6 +250,7 @@ __all__ = [
     "Group",
     "GroupInfo",
     "GroupStats",
+    "Handled",
     "Hash",
     "HyperLogLog",
     "IDLike",

@@ -36,7 +36,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rillet.extras import require
@@ -373,6 +373,10 @@ class Instrumentation:
         if operation.destination is not None:
             name = f"{name} {_text(operation.destination)}"
         return self.tracer.start_span(name, kind=kind, attributes=attributes, links=links, start_time=began_ns)
+
+    def process(self, message: Message[Any] | AsyncMessage[Any]) -> AbstractContextManager[Span]:
+        """Return the context manager of a span around the work on a message; see `process`."""
+        return process(message)
 
     # -- asyncio ---------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rillet.errors import InvalidID
 from rillet.types.stream.id import (
     MAX,
     IDReader,
@@ -94,6 +95,22 @@ def test_a_parenthesis_excludes_the_end_of_a_range() -> None:
     assert not reader.exclusive
     assert not reader.read_interval(b"(-", 2, 0)
     assert not reader.read_interval(b"(", 1, 0)
+
+
+@pytest.mark.parametrize("text", ["", "-", "+", "$", " 1-1", "1-1 ", "+1-1", "1--1", "1-", "-1", "1-1-1", "1-*",
+                                  "(1-1", "1-1\0", "\u0661-1", "\udc80", f"{MAX + 1}-0", f"0-{MAX + 1}",
+                                  "9" * 5000])  # fmt: skip
+def test_text_from_outside_is_an_id_or_a_clear_error(text: str) -> None:
+    with pytest.raises(InvalidID, match="not a stream ID.*such as '1700000000000-0'"):
+        StreamID.parse(text)
+
+
+def test_parse_accepts_milliseconds_alone_and_leading_zeros() -> None:
+    assert StreamID.parse(b"005-007") == (5, 7)
+    assert StreamID.parse("5") == (5, 0)
+    assert StreamID.parse("5", MAX) == (5, MAX)
+    with pytest.raises(TypeError, match="not None"):
+        StreamID.parse(None)  # type: ignore[arg-type]
 
 
 def test_the_error_quotes_an_invalid_id() -> None:

@@ -23,10 +23,11 @@ from rillet.cli.output import guarded, moment, safe, until_interrupted
 from rillet.errors import StoreError
 from rillet.store.arguments.conditions import Conditions
 from rillet.store.arguments.encoding import decode
+from rillet.store.arguments.positions import before
 from rillet.store.backends.read_access import Visit
 from rillet.store.entry import Entry
 from rillet.store.store import Store
-from rillet.types.stream.id import MAX, StreamID
+from rillet.types.stream.id import StreamID
 
 _BLOCK = 1.0  # seconds of a waiting read; ^C ends it at once
 _POLL = 0.5  # seconds between two looks at what cannot be waited for
@@ -133,12 +134,12 @@ def _begin(store: Store, names: list[str], options: argparse.Namespace) -> dict[
         if isinstance(first, timedelta):
             seconds, microseconds = map(int, store.execute("TIME"))
             first = StreamID(max(0, seconds * 1000 + microseconds // 1000 - round(first.total_seconds() * 1000)), 0)
-        return dict.fromkeys(names, _before(first))
+        return dict.fromkeys(names, before(first))
     positions = {}
     for name in names:
         stream = store.stream(name)
         last = stream.reverse(count=options.lines, where=_where(options)) if options.lines > 0 else []
-        positions[name] = _before(last[-1].id) if last else stream.last_id
+        positions[name] = before(last[-1].id) if last else stream.last_id
     return positions
 
 
@@ -148,13 +149,6 @@ def _position(store: Store, name: str, group: str) -> StreamID:
         return store.stream(name).group(group, create=False).info().last_delivered_id
     except KeyError:
         raise StoreError(f"stream {name!r} has no group {group!r}: `rillet groups` lists them") from None
-
-
-def _before(id: StreamID) -> StreamID:
-    """Return the greatest ID that is smaller; 0-0 for 0-0."""
-    if id.seq:
-        return StreamID(id.ms, id.seq - 1)
-    return StreamID(id.ms - 1, MAX) if id.ms else id
 
 
 def _next(visit: Visit, positions: dict[str, StreamID], at_once: bool) -> list[tuple[str, Entry[Any]]]:

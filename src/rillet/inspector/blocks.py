@@ -24,6 +24,7 @@ from rillet.inspector.layout.tree import rax_tree
 from rillet.inspector.place import InspectedPlace
 from rillet.inspector.text import shown, to_text
 from rillet.store.arguments.encoding import decode
+from rillet.store.arguments.positions import before
 from rillet.store.entry import named
 from rillet.store.store import Store
 from rillet.types.stream.id import MAX, StreamID
@@ -75,7 +76,7 @@ def _nodes(place: InspectedPlace, store: Store, key: bytes, at: str, memory: int
     facts = named(store.run([b"XINFO", b"STREAM", key]))
     total = int(facts["radix-tree-keys"])
     small = memory is not None and memory <= place.dump_limit
-    start = _before(StreamID.parse(at)) if at and not small else StreamID(0, 0)
+    start = before(StreamID.parse(at)) if at and not small else StreamID(0, 0)
     # One entry at least is in each node, so this many entries are in at most so many nodes.
     per_node = max(1, int(facts["length"]) // max(1, total))
     count = int(facts["length"]) if small else NODES * per_node
@@ -85,12 +86,6 @@ def _nodes(place: InspectedPlace, store: Store, key: bytes, at: str, memory: int
     found |= {"source": "RILLET.XNODES", "total_blocks": total, "whole": whole,
               "next": None if reply[0] is None else decode(reply[0])}  # fmt: skip
     return [Block("listpack", data, 0, None, node) for node, data in (pairs if small else pairs[:NODES])]
-
-
-def _before(id: StreamID) -> StreamID:
-    if id.seq:
-        return StreamID(id.ms, id.seq - 1)
-    return StreamID(id.ms - 1, MAX) if id.ms else StreamID(0, 0)
 
 
 def _dumped(place: InspectedPlace, store: Store, key: bytes, memory: int | None, found: dict[str, Any]) -> list[Block]:

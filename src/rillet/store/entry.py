@@ -145,6 +145,15 @@ def named(reply: Any) -> dict[str, Any]:
     return {decode(field): _plain(decode(field), value) for field, value in pairs_in(reply)}
 
 
+def texts(reply: Any) -> Any:
+    """Return a reply whose bytes are text, at every depth; bytes that are not UTF-8 become surrogates. O(reply)"""
+    if isinstance(reply, bytes):
+        return decode(reply)
+    if isinstance(reply, (list, tuple, set, frozenset)):
+        return type(reply)(map(texts, reply))
+    return {texts(name): texts(value) for name, value in reply.items()} if isinstance(reply, dict) else reply
+
+
 def _plain(field: str, value: Any) -> Any:
     if field in ("first-entry", "last-entry"):
         return None if value is None else Entry(value[0], value[1])

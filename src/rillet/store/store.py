@@ -50,7 +50,7 @@ from rillet.store.backends.backend import Backend
 from rillet.store.codecs import Codec
 from rillet.store.command_steps import drive
 from rillet.store.consuming.prefetch import Prefetched
-from rillet.store.entry import Entry
+from rillet.store.entry import Entry, texts
 from rillet.store.group import MultiConsumer
 from rillet.store.keys import KeyCommands
 from rillet.store.multi_stream import Positions, StreamLike
@@ -81,6 +81,9 @@ if TYPE_CHECKING:
     from rillet.opentelemetry import Instrumentation
     from rillet.store.aio import AsyncStore
     from rillet.store.channels import Names, Subscription
+    from rillet.store.consuming.delivery_options import Stop
+    from rillet.store.group import MessageReader
+    from rillet.store.handling import Handled
     from rillet.store.partitions.stream import PartitionedStream
     from rillet.store.sharing.serving import StoreServer
 
@@ -117,20 +120,25 @@ class Store(KeyCommands):
 
     _accepted = staticmethod(one_reply)
 
-    def execute(self, *args: Value) -> Any:
-        """Run any command and return its reply (bytes, int, list, None ...); raise an error reply."""
-        return self.run(self._accepted(words_of(args, "args")))
+    def execute(self, *args: Value, text: bool = False) -> Any:
+        """Run any command and return its reply (bytes, int, list, None ...); raise an error reply.
 
-    def execute_many(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
+        text: with str in place of bytes, also in lists. The default is bytes, because a value may be any bytes.
+        """
+        reply = self.run(self._accepted(words_of(args, "args")))
+        return texts(reply) if flag(text, "text") else reply
+
+    def execute_many(self, commands: Sequence[Sequence[Any]], *, text: bool = False) -> list[Any]:
         """Run commands in order, in one exchange and one write to the log; raise the first error at the end.
 
-        They may be one transaction, from MULTI to EXEC.
+        They may be one transaction, from MULTI to EXEC. text: as for `execute`.
         """
         argvs = [words_of(argv, "a command") for argv in items_of(commands, "commands", "commands")]
         whole = len(argvs) > 1 and (argvs[0], argvs[-1]) == ([b"MULTI"], [b"EXEC"])
         for argv in argvs[1:-1] if whole else argvs:
             self._accepted(argv)
-        return self.run_many(argvs)
+        replies = self.run_many(argvs)
+        return list(map(texts, replies)) if flag(text, "text") else replies
 
     def run(self, argv: list[bytes], patience: float = PATIENCE) -> Any:
         """Run one command whose arguments are bytes, and return its reply; see `execute`.
@@ -155,6 +163,13 @@ class Store(KeyCommands):
         check_lengths(self._transport, commands)
         checked = all_raised if raises else all_ready
         return patiently(self, lambda transport: checked(transport.execute_many(commands)), commands, patience)
+
+    def _handle(self, reader: MessageReader[Any], handler: Callable[[Any], object], concurrency: int,
+                signals: Sequence[int] | None, stop: Stop | None, options: dict[str, Any]) -> Handled:  # fmt: skip
+        """Handle the messages of a reader; see Consumer.run."""
+        from rillet.store.handling import Handling, run_in_threads
+
+        return run_in_threads(reader, Handling(handler, concurrency, signals, stop, options))
 
     def id_of(self, argv: list[bytes]) -> StreamID | None:
         """Run a command that replies with a stream ID or null; the fast path of `Stream.add`."""

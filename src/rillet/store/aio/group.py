@@ -6,7 +6,7 @@ Made from store/group.py by `python -m tools.make_aio`; edit that file, then run
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
@@ -30,7 +30,7 @@ from rillet.store.arguments.argument_checks import flag, integer_of, one_of, who
 from rillet.store.arguments.durations import Seconds, milliseconds_in
 from rillet.store.arguments.encoding import IDLike, decode, encode_id, encode_name, parse_id
 from rillet.store.arguments.policies import RefPolicy, chunks, policy_arguments
-from rillet.store.arguments.positions import Position, encode_after, encode_position, milliseconds_of
+from rillet.store.arguments.positions import Position, encode_after, encode_before, encode_position, milliseconds_of
 from rillet.store.arguments.slots import by_slot
 from rillet.store.command_steps import Commands
 from rillet.store.consuming.atomic_steps import collect, delete_consumer, lease, release
@@ -59,6 +59,7 @@ from rillet.types.stream.id import StreamID
 if TYPE_CHECKING:
     from rillet.store.aio.store import AsyncStore
     from rillet.store.aio.stream import AsyncStream
+    from rillet.store.handling import Handled
 
 
 class AsyncGroup(Generic[T]):
@@ -193,6 +194,18 @@ class AsyncGroup(Generic[T]):
         """Set the ID after which the group delivers next (XGROUP SETID); entries_read: see `create`."""
         argv = [b"XGROUP", b"SETID", self.stream.key, self.key, encode_after(id, "id")]
         await self.store.run(argv + _entries_read(entries_read))
+
+    async def reset_to(self, position: Position) -> None:
+        """Deliver the entry of an ID, or of a time, and all later ones, to this group again (XGROUP SETID).
+
+        "-" is the first entry, and "$" skips all entries that exist. A missing group is created there, unless `create`
+        was False. Pending messages stay pending: acknowledge them if they are not to be handled twice. Lower the
+        position only while no loop with order_by reads the group. O(log n)
+        """
+        raw = encode_before(position, "position")
+        if self._creates and await self._create(raw, None, True, PATIENCE):
+            return
+        await self.set_id(raw)
 
     async def delete(self) -> bool:
         """Delete the group and its pending entries (XGROUP DESTROY); return whether it existed. O(pending)
@@ -439,6 +452,41 @@ class AsyncMessageReader(Generic[T]):
         if any((ordered or stream.form is not None) and stream.on_invalid == "raise" for stream in streams):
             return RaisingIterator(self._handed_out(options))
         return self._handed_out(options)
+
+    async def run(self, handler: Callable[[AsyncMessage[T]], object], *, concurrency: int = 1,
+                  claim_idle: Seconds | None = 30.0, max_deliveries: int | None = 5,
+                  dead_letters: str | bytes | None = None, on_exhausted: Literal["drop"] | None = None,
+                  backoff: Backoff | Literal["exponential"] | None = "exponential", heartbeat: bool = True,
+                  collect: Seconds | None = None, order_by: str | bytes | None = None, where: Where | None = None,
+                  skipped: Literal["ack", "leave"] = "ack", stop_when_empty: bool = False, stop: Stop | None = None,
+                  timeout: Seconds | None = None, signals: Sequence[int] | None = None) -> Handled:  # fmt: skip
+        """Call handler(message) for each message of messages(), and acknowledge those for which it raises nothing.
+
+        It returns at SIGTERM or ^C, at `stop`, or as messages() does; the messages in handlers are finished before. The
+        result has the numbers of handled messages and of failures: Handled(succeeded, failed).
+        handler: what it acknowledges, releases or retries itself is left so. If it raises an exception, the message is
+        logged with a warning, and delivered again after `backoff`; after max_deliveries it goes to the dead letters,
+        with the error in the field `_error`.
+        concurrency: how many handlers may work at the same time; each is a consumer of the group, called as this one
+        with ":2", ":3" and so on. With the synchronous API each has a thread.
+        dead_letters: by default the stream whose name has ".dead" at its end; a reader of several streams must name
+        it. None is used with on_exhausted="drop", or max_deliveries=None.
+        backoff: "exponential" is 1, 2, 4 ... seconds, at most ten minutes; else as for messages(). heartbeat: as there;
+        it needs claim_idle.
+        signals: those that end the loops, by default SIGTERM and SIGINT; () for none. The first signal restores the
+        earlier handlers of signals. In another thread than the main one, only `stop` ends the loops.
+        If the store is instrumented (rillet.opentelemetry), each call of the handler has its span and its duration.
+        The other options are those of messages(). TypeError, ValueError as there; StoreError if the store fails.
+        """
+        parts = self.parts()
+        letters = max_deliveries is not None and on_exhausted is None and len(parts) == 1
+        if dead_letters is None and letters:
+            dead_letters = parts[0].group.stream.key + b".dead"
+        options = {"claim_idle": claim_idle, "max_deliveries": max_deliveries, "dead_letters": dead_letters,
+                   "on_exhausted": on_exhausted, "backoff": backoff, "heartbeat": heartbeat, "collect": collect,
+                   "order_by": order_by, "where": where, "skipped": skipped, "stop_when_empty": stop_when_empty,
+                   "timeout": timeout}  # fmt: skip
+        return await self.store._handle(self, handler, concurrency, signals, stop, options)
 
     def _loop(self, options: DeliveryOptions) -> tuple[Prefetched, Leases]:
         """Return what a loop over messages() keeps between its commands."""

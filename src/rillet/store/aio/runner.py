@@ -44,8 +44,11 @@ if TYPE_CHECKING:
 
     from redis.asyncio import Redis as AsyncRedis
 
+    from rillet.store.aio.group import AsyncMessageReader
     from rillet.store.aio.partitions.stream import AsyncPartitionedStream
     from rillet.store.aio.store import AsyncStore
+    from rillet.store.consuming.delivery_options import Stop
+    from rillet.store.handling import Handled
     from rillet.store.store import Store
 
 P = ParamSpec("P")
@@ -85,6 +88,15 @@ class AsyncRunner:
     async def in_thread(self, function: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:
         """Run a function in a thread; a cancelled task does not stop it."""
         return await in_thread(function, *args, **kwargs)
+
+    async def _handle(
+        self, reader: AsyncMessageReader[Any], handler: Callable[[Any], object], concurrency: int,
+        signals: Sequence[int] | None, stop: Stop | None, options: dict[str, Any],
+    ) -> Handled:  # fmt: skip
+        """Handle the messages of a reader; see AsyncConsumer.run."""
+        from rillet.store.handling import Handling, run_in_tasks
+
+        return await run_in_tasks(reader, Handling(handler, concurrency, signals, stop, options))
 
     @property
     def _loops(self) -> set[Prefetched]:

@@ -22,7 +22,7 @@ from rillet.store.arguments.durations import Seconds
 from rillet.store.arguments.encoding import Value, decode, encode_name
 from rillet.store.arguments.positions import Position
 from rillet.store.codecs import Codec
-from rillet.store.entry import Entry
+from rillet.store.entry import Entry, texts
 from rillet.store.multi_stream import Positions
 from rillet.store.stats import PENDING, StoreStats, survey
 from rillet.store.typed.form_choice import form_of
@@ -34,20 +34,25 @@ class AsyncStore(AsyncRunner, AsyncKeyCommands):
 
     # -- commands --------------------------------------------------------------------------------------
 
-    async def execute(self, *args: Value) -> Any:
-        """Run any command and return its reply (bytes, int, list, None ...); raise an error reply."""
-        return await self.run(self._accepted(words_of(args, "args")))
+    async def execute(self, *args: Value, text: bool = False) -> Any:
+        """Run any command and return its reply (bytes, int, list, None ...); raise an error reply.
 
-    async def execute_many(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
+        text: with str in place of bytes, also in lists. The default is bytes, because a value may be any bytes.
+        """
+        reply = await self.run(self._accepted(words_of(args, "args")))
+        return texts(reply) if flag(text, "text") else reply
+
+    async def execute_many(self, commands: Sequence[Sequence[Any]], *, text: bool = False) -> list[Any]:
         """Run commands in order, in one exchange and one write to the log; raise the first error at the end.
 
-        They may be one transaction, from MULTI to EXEC.
+        They may be one transaction, from MULTI to EXEC. text: as for `execute`.
         """
         argvs = [words_of(argv, "a command") for argv in items_of(commands, "commands", "commands")]
         whole = len(argvs) > 1 and (argvs[0], argvs[-1]) == ([b"MULTI"], [b"EXEC"])
         for argv in argvs[1:-1] if whole else argvs:
             self._accepted(argv)
-        return await self.run_many(argvs)
+        replies = await self.run_many(argvs)
+        return list(map(texts, replies)) if flag(text, "text") else replies
 
     # -- streams and keys ------------------------------------------------------------------------------
 

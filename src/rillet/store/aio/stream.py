@@ -293,20 +293,33 @@ class AsyncStream(Generic[T]):
     # -- reading -------------------------------------------------------------------------------------
 
     async def range(self, start: Position = "-", end: Position = "+", count: int | None = None, *,
-                    where: Where | None = None) -> list[Entry[T]]:  # fmt: skip
+                    reverse: bool = False, where: Where | None = None) -> list[Entry[T]]:  # fmt: skip
         """Return the entries from start to end, both included ("(" before an ID excludes it) (XRANGE).
 
         A datetime as the start includes the first entry of its millisecond, as the end the last one.
+        reverse: last entry first, so that `count` selects the last ones (XREVRANGE).
         where: only entries whose fields have these values, and up to `count` of these: a mapping from fields to a
         value, or to several of which one suffices. The store evaluates it, a thousand entries at a time
         (rillet.store.consuming.filter_steps). O(entries of the range)
         """
+        if flag(reverse, "reverse"):
+            return await self._range(b"XREVRANGE", end, start, count, where)
         return await self._range(b"XRANGE", start, end, count, where)
 
     async def reverse(self, start: Position = "+", end: Position = "-", count: int | None = None, *,
                       where: Where | None = None) -> list[Entry[T]]:  # fmt: skip
         """Return the entries from the higher ID start down to end (XREVRANGE); where: as for `range`."""
         return await self._range(b"XREVRANGE", start, end, count, where)
+
+    async def first(self) -> Entry[T] | None:
+        """Return the first entry, None if the stream is empty. O(1)"""
+        found = await self.range(count=1)
+        return found[0] if found else None
+
+    async def last(self) -> Entry[T] | None:
+        """Return the last entry, None if the stream is empty. O(1)"""
+        found = await self.range(count=1, reverse=True)
+        return found[0] if found else None
 
     async def _range(self, command: bytes, start: Position, end: Position, count: int | None,
                      where: Where | None) -> list[Entry[T]]:  # fmt: skip

@@ -6,7 +6,7 @@
     where               a time becomes    so that
     start of a range    ms                the first entry of that millisecond is included
     end of a range      ms                the last entry of that millisecond is included (a server appends the sequence)
-    `after`             (ms - 1)-max      the entries of that millisecond are after it
+    `after`, reset_to   (ms - 1)-max      the entries of that millisecond are after it
     a new entry         ms-*              the server appends the next sequence number
 
 An ID has whole milliseconds, so the fraction of a millisecond is dropped. A datetime without a time zone is rejected:
@@ -28,6 +28,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _RANGE = frozenset((b"-", b"+", b"("))
 _AFTER = frozenset((b"$", b"-", b"+", b">"))
 _NEW = frozenset((b"*",))
+_RESET = frozenset((b"-", b"$"))
 _MILLISECOND = timedelta(milliseconds=1)
 
 
@@ -61,6 +62,23 @@ def encode_after(value: Position, parameter: str = "after") -> bytes:
         return encode_id(value, parameter, _AFTER)
     ms = milliseconds_of(value, parameter)
     return b"%d-%d" % (ms - 1, MAX) if ms else b"0-0"
+
+
+def encode_before(value: Position, parameter: str = "position") -> bytes:
+    """Return the argument after which a command reads, so that it reads the entry of a position, too."""
+    if isinstance(value, datetime):
+        return encode_after(value, parameter)
+    raw = encode_id(value, parameter, _RESET)
+    if raw in _RESET:
+        return b"0-0" if raw == b"-" else b"$"
+    return encode_id(before(StreamID.parse(raw)))
+
+
+def before(id: StreamID) -> StreamID:
+    """Return the greatest ID that is smaller; 0-0 for 0-0."""
+    if id.seq:
+        return StreamID(id.ms, id.seq - 1)
+    return StreamID(id.ms - 1, MAX) if id.ms else id
 
 
 def encode_new_id(value: Position, parameter: str = "id") -> bytes:

@@ -18,7 +18,7 @@ from rillet.extras import require
 from rillet.store.arguments.positions import Position, milliseconds_of
 from rillet.store.display.timeline import Timeline, timeline
 from rillet.store.stats import GroupStats
-from rillet.types.stream.id import StreamID
+from rillet.types.stream.id import MAX, StreamID
 
 if TYPE_CHECKING:
     from rillet.store.stream import Stream
@@ -54,8 +54,8 @@ def plot(stream: Stream[Any], start: Position | None = None, end: Position | Non
 
 
 def _ms(position: Position | None) -> int | None:
-    if position is None:
-        return None
+    if position is None or position in ("-", "+"):
+        return {"-": 0, "+": MAX}.get(str(position))
     return milliseconds_of(position) if isinstance(position, datetime) else StreamID.parse(str(position)).ms
 
 

@@ -21,6 +21,8 @@ at its first NUL byte; more than 127 bytes are rejected; a half that is not a ca
 strtoull, which accepts leading zeros, leading white space and a plus sign. A negative sequence number that is not
 canonical (`1--05`) wraps around, while a canonical one (`1--5`) is rejected.
 
+These quirks are those of clients' commands. `StreamID.parse`, for Python code, accepts digits only.
+
 `IDReader` stores its results in attributes instead of returning a tuple, so that parsing allocates nothing. Rejected: a
 C struct returned by value, which interpreted code does not have.
 """
@@ -33,6 +35,7 @@ from datetime import timedelta, timezone
 from typing import NamedTuple
 
 from rillet._cython import cython, readonly
+from rillet.errors import InvalidID
 
 MAX = 0xFFFF_FFFF_FFFF_FFFF
 _MASK = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
@@ -42,6 +45,7 @@ _SCRATCH = cython.declare(bytearray, bytearray(41))
 
 _EPOCH = DateTime(1970, 1, 1, tzinfo=timezone.utc)
 
+_TEXT = re.compile(rb"([0-9]{1,20})(?:-([0-9]{1,20}))?")
 _STRTOULL = re.compile(rb"[ \t-\r]*([+-]?)([0-9]+)")
 _CANONICAL_NEGATIVE = re.compile(rb"-[1-9][0-9]*")
 
@@ -73,14 +77,22 @@ class StreamID(NamedTuple):
 
     @classmethod
     def parse(cls, text: str | bytes | StreamID, missing_seq: int = 0) -> StreamID:
-        """Parse an ID, also the special IDs `-` and `+`. Raise ValueError for any other text."""
+        """Return the ID of a text that may come from outside: "ms-seq", or "ms" alone, with missing_seq after it.
+
+        InvalidID, a ValueError, for any other text: also for "-", "+" and "$", a sign, a space, or a number above 64
+        bits. TypeError for what is not text.
+        """
         if isinstance(text, tuple):
             return cls(*text)
-        reader = IDReader()
-        raw = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
-        if not reader.read(raw, missing_seq, False):
-            raise ValueError(f"not a stream ID: {text!r}")
-        return cls(reader.ms, reader.seq)
+        if not isinstance(text, (str, bytes)):
+            raise TypeError(f"an ID must be text such as '1700000000000-0', not {text!r:.200}")
+        raw = text.encode("utf-8", "backslashreplace") if isinstance(text, str) else text
+        match = _TEXT.fullmatch(raw)
+        ms, seq = (0, 0) if match is None else (int(match[1]), missing_seq if match[2] is None else int(match[2]))
+        if match is None or max(ms, seq) > MAX:
+            raise InvalidID(f"not a stream ID: {text!r:.200}; it must be milliseconds and a sequence number, such as "
+                            "'1700000000000-0', or milliseconds alone")  # fmt: skip
+        return cls(ms, seq)
 
 
 @cython.final
