@@ -194,6 +194,55 @@ def test_an_extended_message_is_not_claimed(timed: Group, clock: StoreClock) -> 
         message.ack()
 
 
+def test_an_extension_makes_no_lease_shorter(timed: Group, clock: StoreClock) -> None:
+    message = next(timed.consumer("one").messages(claim_idle=60))
+    message.extend(5)
+    two = timed.consumer("two")
+    clock.advance(59)
+    assert [one["n"] for one in two.messages(claim_idle=60, stop_when_empty=True)] == ["2", "3"]
+    assert two.ack(*two.read(after="0")) == 2
+    assert timed.retries() == []  # it is no retry
+    clock.advance(1)
+    (again,) = two.messages(claim_idle=60, stop_when_empty=True)
+    assert (again["n"], again.deliveries) == ("1", 2)
+    with pytest.raises(LeaseLost):
+        message.ack()
+
+
+def test_a_heartbeat_goes_on_after_an_extension(timed: Group, clock: StoreClock) -> None:
+    loop: Any = timed.consumer("one").messages(claim_idle=0.3, heartbeat=True)
+    message = next(loop)
+    message.extend(0.4)
+    clock.advance(0.35)
+    _renewed(timed, 1)
+    clock.advance(0.1)  # the extension is over, and not the lease
+    two = timed.consumer("two")
+    assert [one["n"] for one in two.messages(claim_idle=0.3, stop_when_empty=True)] == ["2", "3"]
+    assert message.ack()
+    loop.close()
+
+
+def test_a_restarted_worker_gets_its_message_after_the_extension(timed: Group, clock: StoreClock) -> None:
+    one = timed.consumer("one")
+    message = next(one.messages(claim_idle=60))
+    message.extend(5)
+    clock.advance(4)
+    assert [again["n"] for again in one.messages(stop_when_empty=True)] == ["2", "3"]
+    clock.advance(2)
+    assert [again["n"] for again in one.messages(stop_when_empty=True)] == ["1", "2", "3"]
+
+
+def test_a_retry_after_an_extension_is_a_retry(timed: Group, clock: StoreClock) -> None:
+    message = next(timed.consumer("one").messages(claim_idle=60))
+    message.extend(50)
+    message.retry(5)
+    two = timed.consumer("two")
+    clock.advance(4)
+    assert two.ack(*two.messages(claim_idle=60, stop_when_empty=True)) == 2
+    clock.advance(1)
+    assert next(two.messages(claim_idle=60))["n"] == "1"
+
+
 def test_an_extended_message_is_acknowledged(group: Group) -> None:
     (message,) = group.consumer("one").read(1)
     message.extend(60)

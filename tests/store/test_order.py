@@ -259,7 +259,7 @@ def test_back_off_and_dead_letters(timed: Group, clock: StoreClock) -> None:
 
 
 def test_a_dead_letter_does_not_free_a_key_that_has_moved(timed: Group, clock: StoreClock) -> None:
-    """A worker is paused between the dead letter and its acknowledgement, for longer than the lease."""
+    """A worker is paused before the dead letter and its acknowledgement, for longer than the lease."""
     _add(timed, A, A)
     options = {"max_deliveries": 1, "dead_letters": "dead", "claim_idle": 5}
     next(_loop(timed, "one", **options))
@@ -268,14 +268,14 @@ def test_a_dead_letter_does_not_free_a_key_that_has_moved(timed: Group, clock: S
     checked = DeliveryOptions(order_by="customer", max_deliveries=1, dead_letters="dead", claim_idle=5, block=None)
     steps = delivery([slow], checked, End(checked), checked.prefetched(slow.key), checked.leases(slow.key))
     command: Any = next(steps)
-    while command[0] != b"XADD":
+    while b"bury" not in command:
         command = steps.send(run_step(timed.store, command))
     clock.advance(6)
     moved = _loop(timed, "three")
     message = next(moved)
     assert message.id.ms == 1
-    command = steps.send(run_step(timed.store, command))
-    steps.send(run_step(timed.store, command))  # the acknowledgement
+    steps.send(run_step(timed.store, command))
+    assert len(timed.store.stream("dead")) == 0
     assert list(_loop(timed, "four")) == []  # the second one still waits
     assert message.ack()
     assert _ids(moved) == [2]
@@ -335,6 +335,18 @@ def test_a_longer_lease(timed: Group, clock: StoreClock) -> None:
     assert _ids(_loop(timed, "two")) == []
     assert message.ack()
     assert _ids(_loop(timed, "two")) == [2]
+
+
+def test_an_extension_makes_no_lease_of_a_key_shorter(timed: Group, clock: StoreClock) -> None:
+    _add(timed, A, A)
+    loop = _loop(timed, "one", claim_idle=60)
+    message = next(loop)
+    message.extend(5)
+    clock.advance(59)
+    assert _ids(_loop(timed, "two")) == []
+    clock.advance(1)
+    assert next(_loop(timed, "two")).id.ms == 1
+    loop.close()
 
 
 def test_a_heartbeat_keeps_the_key(frontend: Frontend, group: Group) -> None:

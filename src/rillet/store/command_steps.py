@@ -22,21 +22,24 @@ Commands: TypeAlias = Generator[Command, Any, Result]  # yields commands, receiv
 def drive(store: Store, commands: Commands[Result], patience: float = PATIENCE, raises: bool = True) -> Result:
     """Run the commands of a generator, and return its result. patience: see rillet.store.retries.
 
-    raises: else an error reply is sent to the generator as a value.
+    raises: an error reply is raised in the generator; else it is sent to the generator as a value.
     """
     reply: Any = None
+    failure: CommandError | None = None
     while True:
         try:
-            command = commands.send(reply)
+            command = commands.send(reply) if failure is None else commands.throw(failure)
         except StopIteration as end:
             result: Result = end.value
             return result
+        reply = failure = None
         try:
             reply = run_step(store, command, patience)
         except CommandError as error:
             if raises:
-                raise
-            reply = error
+                failure = error
+            else:
+                reply = error
 
 
 def run_step(store: Store, command: Any, patience: float = PATIENCE) -> Any:

@@ -629,12 +629,12 @@ class Consumer(MessageReader[T]):
         self.group.create_missing()
         reply = stream_part(self.store.run(self.read_command(count, block, after, noack, claim_idle)))
         if encode_after(after) == b">":
-            return drive(self.store, valued(self.key, self.messages_of(reply)))
+            return drive(self.store, valued(self.messages_of(reply), not noack))
         return drive(self.store, self._counted(old_messages(reply, self)))
 
     def _counted(self, messages: list[Message[T]]) -> Commands[list[Message[T]]]:
         """Set the delivery counts and the values of old messages."""
-        return (yield from valued(self.key, (yield from counted(self, messages))))
+        return (yield from valued((yield from counted(self, messages))))
 
     def read_command(self, count: int, block: Seconds | None, after: Position, noack: bool,
                      claim_idle: Seconds | None = None) -> list[bytes]:  # fmt: skip
@@ -778,7 +778,7 @@ class MultiConsumer(MessageReader[T]):
             consumer.group.create_missing()
         for argv in read_commands(self.consumers, count, block, noack, claim_idle):
             found += new_messages_of(self.store.run(argv), self.consumers)
-        return drive(self.store, valued(self.key, found))
+        return drive(self.store, valued(found, not noack))
 
     def ack(self, *messages: Message[Any], delete: RefPolicy | None = None) -> int:
         """Acknowledge messages, with one command for each stream; return how many were pending; see Consumer.ack."""

@@ -19,21 +19,24 @@ async def drive(store: AsyncStore, commands: Commands[Result], patience: float =
                 raises: bool = True) -> Result:  # fmt: skip
     """Run the commands of a generator, and return its result. patience: see rillet.store.retries.
 
-    raises: else an error reply is sent to the generator as a value.
+    raises: an error reply is raised in the generator; else it is sent to the generator as a value.
     """
     reply: Any = None
+    failure: CommandError | None = None
     while True:
         try:
-            command = commands.send(reply)
+            command = commands.send(reply) if failure is None else commands.throw(failure)
         except StopIteration as end:
             result: Result = end.value
             return result
+        reply = failure = None
         try:
             reply = await run_step(store, command, patience)
         except CommandError as error:
             if raises:
-                raise
-            reply = error
+                failure = error
+            else:
+                reply = error
 
 
 async def run_step(store: AsyncStore, command: Any, patience: float = PATIENCE) -> Any:

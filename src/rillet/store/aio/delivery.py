@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from rillet.errors import CommandError, ExecAbort, InvalidEntry, NoPerm, WrongType
+from rillet.errors import CommandError, ExecAbort, InvalidEntry, NoPerm
 from rillet.keyspace.helper_keys import retries_key
 from rillet.real_time import monotonic
 from rillet.store.aio.message import AsyncMessage, new_messages, old_messages
@@ -17,7 +17,7 @@ from rillet.store.arguments.durations import Seconds, milliseconds_in
 from rillet.store.arguments.encoding import decode, encode, encode_name, find_field
 from rillet.store.arguments.slots import by_slot
 from rillet.store.command_steps import Command, Commands, Result
-from rillet.store.consuming.atomic_steps import STEP_SIZE, claim, collect, deliver_due, due_retries, lease
+from rillet.store.consuming.atomic_steps import MOST_WORDS, STEP_SIZE, claim, collect, deliver_due, due_retries, lease
 from rillet.store.consuming.delays import LOOK_UNUSED, Delays, other_order
 from rillet.store.consuming.delivery import CURRENT, LOGGER, MOST_TAKEN, PAGE, Collection, Loop, _units
 from rillet.store.consuming.delivery_options import DeliveryOptions, End
@@ -49,6 +49,8 @@ def delivery(consumers: Sequence[AsyncConsumer[Any]], options: DeliveryOptions, 
         yield from _in_turn(consumers, delays, loop)
         return
     for consumer in consumers:
+        if consumer in late:
+            yield due_retries(consumer.group)  # longer leases that are over leave the list: their messages are its own
         yield from _own(consumer, loop)
     search = options.search(len(consumers))
     silent = Collection(options)
@@ -415,26 +417,31 @@ def _claim(consumer: AsyncConsumer[Any], idle_ms: int, ids: Sequence[bytes],
 
 
 def _discard(message: AsyncMessage[Any], options: DeliveryOptions) -> Commands[None]:
-    """Move a failed message to the dead letters, or drop it.
-
-    First the dead letter is written, then the message is acknowledged. Rejected: a transaction. EXEC continues after a
-    command that fails, so a dead-letter key of another type would lose the message. A crash between the two commands
-    can write the dead letter twice, but never loses the message.
-    """
-    if options.dead_letters is not None:
-        yield dead_letter(encode_name(options.dead_letters), message)
-    yield _acknowledgement(message, options)
+    """Move a failed message to the dead letters, or drop it."""
+    letters = options.dead_letters
+    yield from _given_up(message, None if letters is None else dead_letter(encode_name(letters), message))
 
 
-def _acknowledgement(message: AsyncMessage[Any], options: DeliveryOptions | None) -> list[bytes]:
-    """Return the command that acknowledges a message; in an order by key only if it still belongs to the consumer.
+def _given_up(message: AsyncMessage[Any], letter: list[bytes] | None) -> Commands[None]:
+    """Write a dead letter, if there is one, and acknowledge its message, if that still belongs to the consumer.
 
-    There another consumer may have it by now, and an acknowledgement would free the key while that one handles it.
+    It is one step (consuming/atomic_steps.py): a worker that was paused before gives up no message that another one
+    has by now. It is two if the dead letters are in another slot of a cluster, if the letter is too long for a script,
+    or without the right to run scripts. Then the dead letter is first: a crash between the two can write it twice, but
+    never loses the message. Rejected: a transaction, which continues after a command that fails, so a dead-letter key
+    of another type would lose the message.
     """
     group = message.group
-    if options is None or options.order_by is None:
-        return [b"XACK", group.stream.key, group.key, message.raw_id]
-    return lease(group, message.consumer, b"ack", [message])
+    key = group.stream.key
+    try:
+        if letter and (len(letter) > MOST_WORDS or len(by_slot(group.store, [key, letter[1]], False)) > 1):
+            yield letter
+            letter = None
+        yield lease(group, message.consumer, b"bury" if letter else b"ack", [message], b"", letter or ())
+    except NoPerm:
+        if letter:
+            yield letter
+        yield [b"XACK", key, group.key, message.raw_id]
 
 
 def read_commands(
@@ -480,16 +487,19 @@ def counted(consumer: AsyncConsumer[Any], messages: list[AsyncMessage[T]]) -> Co
     return kept
 
 
-def valued(consumer: bytes, messages: list[AsyncMessage[T]]) -> Commands[list[AsyncMessage[T]]]:
-    """Set the values of messages of typed streams; return the valid ones, and treat the others as on_invalid says."""
-    valid, problem = yield from _valid_before(consumer, messages, None)
+def valued(messages: list[AsyncMessage[T]], pending: bool = True) -> Commands[list[AsyncMessage[T]]]:
+    """Set the values of messages of typed streams; return the valid ones, and treat the others as on_invalid says.
+
+    pending: whether the messages are pending; those of a read with noack are not.
+    """
+    valid, problem = yield from _valid_before(messages, None, pending)
     if problem is not None:
         raise problem
     return valid
 
 
 def _valid_before(
-    consumer: bytes, messages: list[AsyncMessage[T]], options: DeliveryOptions | None
+    messages: list[AsyncMessage[T]], options: DeliveryOptions | None, pending: bool = True
 ) -> Commands[tuple[list[AsyncMessage[T]], InvalidEntry | None]]:
     """Set the values of messages up to the first whose error must be raised; return the valid ones, and the error.
 
@@ -500,7 +510,7 @@ def _valid_before(
         problem = _problem(message, None if options is None else options.order_field)
         if problem is None:
             valid.append(message)
-        elif not (yield from _set_aside(consumer, message, problem, options)):
+        elif not (yield from _set_aside(message, problem, options, pending)):
             return valid, problem
     return valid, None
 
@@ -521,21 +531,21 @@ def _problem(message: AsyncMessage[Any], order_by: bytes | None) -> InvalidEntry
     return None
 
 
-def _set_aside(
-    consumer: bytes, message: AsyncMessage[Any], problem: InvalidEntry, options: DeliveryOptions | None
-) -> Commands[bool]:
+def _set_aside(message: AsyncMessage[Any], problem: InvalidEntry, options: DeliveryOptions | None,
+               pending: bool) -> Commands[bool]:  # fmt: skip
     """Leave an invalid message pending, acknowledge it, or move it to the dead letters; False to raise the error."""
     action = message.group.stream.on_invalid
     if action == "skip":
         LOGGER.warning("%s: acknowledged and skipped", problem)
-        yield _acknowledgement(message, options)
+        if pending:
+            yield from _given_up(message, None)
     elif not isinstance(action, str):
-        yield from _bury(consumer, message, problem, action.key, options)
+        yield from _bury(message, problem, action.key, pending)
     elif options is None:
         return False
     elif action == "dead_letter":
         assert options.dead_letters is not None
-        yield from _bury(consumer, message, problem, encode_name(options.dead_letters), options)
+        yield from _bury(message, problem, encode_name(options.dead_letters), pending)
     elif message.deliveries > 1:
         LOGGER.warning("%s: delivered before, stays pending", problem)
     else:
@@ -543,30 +553,16 @@ def _set_aside(
     return True
 
 
-def _bury(consumer: bytes, message: AsyncMessage[Any], problem: InvalidEntry, key: bytes,
-          options: DeliveryOptions | None) -> Commands[None]:  # fmt: skip
-    """Move an invalid message to a dead-letter stream.
-
-    The dead letter and the acknowledgement are one transaction. EXEC continues after a command that fails, so the type
-    of the dead-letter key is read first, and a message whose dead letter was refused becomes pending again. In an order
-    by key they are two steps, as in `_discard`: a message must not leave its key and return.
-    """
-    group = message.group
-    acknowledge = _acknowledgement(message, options)
+def _bury(message: AsyncMessage[Any], problem: InvalidEntry, key: bytes, pending: bool) -> Commands[None]:
+    """Move an invalid message to a dead-letter stream."""
     letter = [*dead_letter(key, message), b"_error", encode(problem.reason)]
-    if (yield [b"TYPE", key]) not in (b"stream", b"none"):
-        raise WrongType() from problem
-    in_order = options is not None and options.order_by is not None
-    if in_order or len(by_slot(group.store, [group.stream.key, key], False)) > 1:
-        yield letter
-        yield acknowledge
-    else:
-        replies = yield [[b"MULTI"], letter, acknowledge, [b"EXEC"]]
-        refused = replies[-1][0]
-        if isinstance(refused, CommandError):
-            yield [b"XCLAIM", group.stream.key, group.key, consumer, b"0", message.raw_id,
-                   b"RETRYCOUNT", b"%d" % message.deliveries, b"FORCE", b"JUSTID"]  # fmt: skip
-            raise refused from problem
+    try:
+        if pending:
+            yield from _given_up(message, letter)
+        else:
+            yield letter
+    except CommandError as error:
+        raise error from problem
     LOGGER.warning("%s: acknowledged and written to %s", problem, decode(key))
 
 
@@ -592,7 +588,7 @@ def _hand_out(consumer: bytes, loop: Loop) -> Steps[bool]:
         some = prefetched.next(size)
         if some is None:
             some = yield from prefetched.checked(size)
-        valid, problem = (yield from _valid_before(consumer, some, options)) if checked else (some, None)
+        valid, problem = (yield from _valid_before(some, options)) if checked else (some, None)
         if problem is not None:
             place = next(place for place, message in enumerate(some) if message is problem.entry)
             prefetched.put_back(some[place + 1 :])

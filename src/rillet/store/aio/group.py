@@ -586,12 +586,12 @@ class AsyncConsumer(AsyncMessageReader[T]):
         await self.group.create_missing()
         reply = stream_part(await self.store.run(self.read_command(count, block, after, noack, claim_idle)))
         if encode_after(after) == b">":
-            return await drive(self.store, valued(self.key, self.messages_of(reply)))
+            return await drive(self.store, valued(self.messages_of(reply), not noack))
         return await drive(self.store, self._counted(old_messages(reply, self)))
 
     def _counted(self, messages: list[AsyncMessage[T]]) -> Commands[list[AsyncMessage[T]]]:
         """Set the delivery counts and the values of old messages."""
-        return (yield from valued(self.key, (yield from counted(self, messages))))
+        return (yield from valued((yield from counted(self, messages))))
 
     def read_command(self, count: int, block: Seconds | None, after: Position, noack: bool,
                      claim_idle: Seconds | None = None) -> list[bytes]:  # fmt: skip
@@ -738,7 +738,7 @@ class AsyncMultiConsumer(AsyncMessageReader[T]):
             await consumer.group.create_missing()
         for argv in read_commands(self.consumers, count, block, noack, claim_idle):
             found += new_messages_of(await self.store.run(argv), self.consumers)
-        return await drive(self.store, valued(self.key, found))
+        return await drive(self.store, valued(found, not noack))
 
     async def ack(self, *messages: AsyncMessage[Any], delete: RefPolicy | None = None) -> int:
         """Acknowledge messages, with one command for each stream; return how many were pending; see Consumer.ack."""

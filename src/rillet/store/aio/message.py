@@ -30,7 +30,7 @@ class AsyncMessage(Entry[T]):
     between the delivery before and this one; 0 for a new message; None unless `read(claim_idle=...)` returned it.
     """
 
-    __slots__ = ("consumer", "deliveries", "fenced", "group", "idle_ms", "released", "settled", "turn")
+    __slots__ = ("consumer", "deliveries", "fenced", "group", "idle_ms", "leased", "released", "settled", "turn")
 
     def __init__(self, raw_id: bytes, flat: list[bytes], group: AsyncGroup[T], idle_ms: int | None = None,
                  deliveries: int = 1, consumer: bytes = b"") -> None:  # fmt: skip
@@ -43,6 +43,7 @@ class AsyncMessage(Entry[T]):
         self.consumer = consumer  # the name of the consumer that received it
         self.settled = False  # whether an acknowledgement, a release or a retry was sent
         self.fenced = False  # whether an acknowledgement checks that the message still belongs to the consumer
+        self.leased = False  # whether the loop that handed it out has a lease (claim_idle)
         self.turn: bytes | None = None  # with order_by, the lease (rillet.store.consuming.order_steps)
         self.released = False  # whether it was given back: later messages of a partition wait for it
 
@@ -97,11 +98,12 @@ class AsyncMessage(Entry[T]):
     async def extend(self, seconds: Seconds) -> None:
         """Keep the message for that many seconds from now: no consumer of rillet claims it before.
 
+        It makes no lease shorter: in a loop with claim_idle, the message is also kept until it was idle for so long.
         LeaseLost if it no longer belongs to the consumer; then another one may have it. A later `ack` raises it, too.
         """
         kind, ms = due_time(seconds_in(seconds, "seconds"), None)
         self.fenced = True
-        await self._lease(kind, ms)
+        await self._lease(b"longer" if self.leased else kind, ms)
 
     async def _lease(self, action: bytes, detail: int | bytes) -> None:
         """Acknowledge or hold the message if it still belongs to the consumer; else raise LeaseLost."""

@@ -3,6 +3,7 @@
     add_delayed       an entry that is added to the stream later             deliver_due    the move of what is due
     hold              a retry, or a longer lease, of messages                due_retries    the retries that are due
     renew, ack, keep  if the messages still belong to the consumer           claim          except messages on hold
+    bury              the same, for a message and its dead letter
     collect           hands the messages of silent consumers on, and deletes these consumers
     delete_consumer   only without messages, or after handing them on
     release           an acknowledgement in a group with an order by key
@@ -39,6 +40,7 @@ NOW = b"""
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local function whole(number) return string.format('%.0f', number) end
+local function is_longer(score) return score % 1 > 0 end
 """
 # The part of scripts for a group with an order: consuming/order_steps.py. KEYS[3] to KEYS[5] are those of the order.
 ORDER = b"""
@@ -122,12 +124,13 @@ for _, member in ipairs(due) do
 end
 return #due
 """
-# KEYS: stream, retries. ARGV: group, the most messages. Returns rows of XPENDING.
+# KEYS: stream, retries. ARGV: group, the most messages. Returns rows of XPENDING. Longer leases that are over end here.
 _DUE_RETRIES = NOW + b"""
 local rows = {}
-for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', whole(now), 'LIMIT', 0, ARGV[2])) do
-  local row = redis.call('XPENDING', KEYS[1], ARGV[1], id, id, 1)[1]
-  if row then rows[#rows + 1] = row else redis.call('ZREM', KEYS[2], id) end
+local due = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', whole(now), 'WITHSCORES', 'LIMIT', 0, ARGV[2])
+for i = 1, #due, 2 do
+  local row = not is_longer(due[i + 1]) and redis.call('XPENDING', KEYS[1], ARGV[1], due[i], due[i], 1)[1]
+  if row then rows[#rows + 1] = row else redis.call('ZREM', KEYS[2], due[i]) end
 end
 return rows
 """
@@ -138,12 +141,11 @@ local claimed = {}
 for i = 5, #ARGV do
   local id, idle = ARGV[i], ARGV[3]
   local due = tonumber(redis.call('ZSCORE', KEYS[2], id) or nil)
-  if due and due <= now or not due and idle ~= '-1' then
-    if due then
-      idle = 0
-      redis.call('ZREM', KEYS[2], id)
-    end
-    local words = {'XCLAIM', KEYS[1], ARGV[1], ARGV[2], idle, id}
+  local over = due and due <= now
+  local retry = over and not is_longer(due)
+  if retry or idle ~= '-1' and (over or not due) then
+    if due then redis.call('ZREM', KEYS[2], id) end
+    local words = {'XCLAIM', KEYS[1], ARGV[1], ARGV[2], retry and 0 or idle, id}
     if ARGV[4] ~= '' then
       words[7] = 'RETRYCOUNT'
       words[8] = ARGV[4]
@@ -173,21 +175,25 @@ for i = 6 + options, #ARGV do
 end
 return kept
 """)
-# KEYS: stream, retries, and those of the order if there is one, or for a partition the key of its owner. ARGV: group,
-# consumer, 'renew', 'ack', 'nack', 'at' or 'in', milliseconds or for 'ack' a policy and for 'nack' a mode and a count,
-# turn (end_of) or the token of the partition's owner, then IDs with their deliveries. Returns the IDs that no longer
-# belong to the consumer. The new owner of a partition leaves messages on hold to the earlier one.
+# KEYS: stream, retries, then those of the order if there is one, or for a partition the key of its owner, then for
+# 'bury' the dead letters. ARGV: group, consumer, 'renew', 'ack', 'bury', 'nack', 'at', 'in' or 'longer', milliseconds
+# or for 'ack' a policy and for 'nack' a mode and a count, turn (end_of) or the token of the partition's owner, then IDs
+# with their deliveries; for 'bury' one, then the words of the dead letter. Returns the IDs that no longer belong to the
+# consumer. The new owner of a partition leaves messages on hold to the earlier one. A dead letter that is refused is
+# the reply; its message stays pending.
 _LEASE = _both(b"""
-local due = tonumber(ARGV[4])
-if ARGV[3] == 'in' then due = due + time[1] * 1000 + math.ceil(time[2] / 1000) end
-local lost, owns = {}, order or not KEYS[3] or redis.call('GET', KEYS[3]) == ARGV[5]
-for i = 6, #ARGV, 2 do
+local action, due = ARGV[3], tonumber(ARGV[4])
+if action == 'in' or action == 'longer' then due = due + time[1] * 1000 + math.ceil(time[2] / 1000) end
+local lost, owns = {}, order or ARGV[5] == '' or redis.call('GET', KEYS[3]) == ARGV[5]
+for i = 6, action == 'bury' and 6 or #ARGV, 2 do
   local id, deliveries = ARGV[i], tonumber(ARGV[i + 1])
   local row = redis.call('XPENDING', KEYS[1], ARGV[1], id, id, 1, ARGV[2])[1]
   local held = not owns and tonumber(redis.call('ZSCORE', KEYS[2], id) or nil)
   if not row or (row[4] ~= deliveries and row[4] ~= deliveries - 1) or not (owns or held and held > now) then
     lost[#lost + 1] = id
-  elseif ARGV[3] == 'ack' then
+  elseif action == 'ack' or action == 'bury' then
+    local letter = action == 'bury' and redis.pcall('XADD', KEYS[#KEYS], unpack(ARGV, 8))
+    if type(letter) == 'table' and letter.err then return letter end
     if ARGV[4] == '' then
       redis.call('XACK', KEYS[1], ARGV[1], id)
     else
@@ -195,7 +201,7 @@ for i = 6, #ARGV, 2 do
     end
     redis.call('ZREM', KEYS[2], id)
     if order then order.ended(id) end
-  elseif ARGV[3] == 'nack' then
+  elseif action == 'nack' then
     local mode, count = string.match(ARGV[4], '^(%a+) ?(%d*)$')
     local words = {'XNACK', KEYS[1], ARGV[1], mode, 'IDS', 1, id}
     if count ~= '' then
@@ -205,9 +211,14 @@ for i = 6, #ARGV, 2 do
     redis.call(unpack(words))
     if order then order.turn(id, whole(instant)) end
   else
-    if ARGV[3] ~= 'renew' then redis.call('ZADD', KEYS[2], whole(due), id, '+inf', '') end
+    local score = action == 'longer' and string.format('%.1f', due + 0.5) or due and whole(due)
+    if score then redis.call('ZADD', KEYS[2], score, id, '+inf', '') end
     redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, id, 'RETRYCOUNT', deliveries, 'JUSTID')
-    if order then order.turn(id, ARGV[3] == 'renew' and end_of(ARGV[5]) or whole(due * 1000)) end
+    if order then
+      local turn, till = due and whole(due * 1000), end_of(ARGV[5])
+      if action == 'renew' or action == 'longer' and due * 1000 < tonumber(till) then turn = till end
+      order.turn(id, turn)
+    end
   end
 end
 return lost
@@ -348,9 +359,11 @@ def keep(group: GroupLike, consumer: bytes, deliveries: int, options: Sequence[b
 
 
 def lease(group: GroupLike, consumer: bytes, action: bytes, messages: Sequence[Any],
-          detail: int | bytes = b"") -> list[bytes]:  # fmt: skip
-    """Return the command that renews (b"renew"), acknowledges (b"ack") or holds (b"at", b"in") messages of a consumer.
+          detail: int | bytes = b"", letter: Sequence[bytes] = ()) -> list[bytes]:  # fmt: skip
+    """Return the command that renews (b"renew"), acknowledges (b"ack") or holds messages of a consumer.
 
+    A hold is a retry (b"at", b"in"), or a lease that is longer than that of the loop (b"longer"). b"bury" acknowledges
+    one message and writes its dead letter, an XADD to a key in the slot of the stream.
     detail: the milliseconds of a hold, the policy with which acknowledged entries are deleted, or the mode and count
     with which messages are released (b"nack"). Either all messages have a turn, or none. The reply has the IDs of the
     messages that no longer belong to the consumer; nothing happens to these.
@@ -358,11 +371,11 @@ def lease(group: GroupLike, consumer: bytes, action: bytes, messages: Sequence[A
     more = b"%d" % detail if isinstance(detail, int) else detail
     words = [word for one in messages for word in (one.raw_id, b"%d" % one.deliveries)]
     turn = messages[0].turn
+    source, keys = _LEASE[turn is not None], keys_in_order(group) if turn is not None else _keys(group)
     if group.token is not None:
-        keys = (*_keys(group), owner_key(group.stream.key, group.key))
-        return evaluate(_LEASE[0], keys, group.key, consumer, action, more, group.token, *words)
-    args = group.key, consumer, action, more, turn or b"", *words
-    return _perhaps_in_order(_LEASE, group, turn is not None, *args)
+        keys = (*keys, owner_key(group.stream.key, group.key))
+    end = group.token or turn or b""
+    return evaluate(source, [*keys, *letter[1:2]], group.key, consumer, action, more, end, *words, *letter[2:])
 
 
 def release(group: GroupLike, ids: Sequence[bytes], policy: bytes = b"") -> list[bytes]:

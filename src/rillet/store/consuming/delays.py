@@ -4,6 +4,9 @@
     message.retry(delay=30)            the message stays pending; a sorted set has the time of its next delivery
     message.extend(30)                 the same, but the handler goes on with the message
 
+In a loop with claim_idle, the time of an extension has a fraction, half a millisecond, which no retry has. When it is
+over, no retry is due: the lease of claim_idle holds, as if nothing had been extended.
+
 The sorted sets are those of rillet.keyspace.helper_keys, the moves those of consuming/atomic_steps.py. No process is
 needed: every loop over messages() looks whether something is due, and the first one that sees it moves it. A consumer
 that is killed before or after the move changes nothing, because the move is one step of the server.

@@ -152,7 +152,8 @@ class DeliveryOptions:
     def leases(self, consumer: bytes) -> Leases:
         """Return the leases of the messages in the handler of a loop of this consumer."""
         ordered = self.order_by is not None
-        return Leases(consumer, self.backoff, self.max_deliveries, self.heartbeat or ordered, self._turn)
+        fenced = self.heartbeat or ordered
+        return Leases(consumer, self.backoff, self.max_deliveries, fenced, self._turn, self.claim_idle is not None)
 
     def beat(self, store: Any, leases: Leases) -> Heartbeat | None:
         """Return the heartbeat of a loop, if it has one."""

@@ -33,22 +33,27 @@ class Leases:
     """The messages that are in the handler of a loop.
 
     backoff, max_deliveries: those of messages(). fenced: whether acknowledgements check that the lease is not lost.
-    turn: with order_by, the lease (rillet.store.consuming.order_steps).
+    turn: with order_by, the lease (rillet.store.consuming.order_steps). leased: whether the loop has a claim_idle.
     """
 
-    __slots__ = ("__weakref__", "_backoff", "_consumer", "_max_deliveries", "fenced", "handed", "turn")
+    __slots__ = ("__weakref__", "_backoff", "_consumer", "_leased", "_max_deliveries", "fenced", "handed",
+                 "turn")  # fmt: skip
 
     def __init__(self, consumer: bytes, backoff: Backoff | None, max_deliveries: int | None, fenced: bool,
-                 turn: bytes | None = None) -> None:  # fmt: skip
+                 turn: bytes | None = None, leased: bool = True) -> None:  # fmt: skip
         self.handed: Sequence[Any] = ()
         self.fenced = fenced
         self.turn = turn
+        self._leased = leased
         self._consumer = consumer
         self._backoff = backoff
         self._max_deliveries = max_deliveries
 
     def began(self, messages: Sequence[Any]) -> None:
         """Note the messages that are handed out now."""
+        if self._leased:
+            for message in messages:
+                message.leased = True
         if self.fenced:
             for message in messages:
                 message.fenced, message.turn = True, self.turn
