@@ -94,6 +94,7 @@ TYPED = (
     "runtime/engine_stats",
     "runtime/propagation",
     "runtime/tracking",
+    "runtime/key_changes",
     "runtime/transactions",
     "runtime/blocking",
     "runtime/admission",

@@ -27,6 +27,7 @@ MODULES = {
     "keys.migrate": "migrate",
     "keys.sort": "sort sort_ro",
     "keys.value_structures": "rillet.shape",
+    "keys.changes": "rillet.changes",
     "string.get_set": "set get setnx setex psetex getset getdel getex mget mset msetnx msetex",
     "string.ranges": "append strlen setrange getrange substr",
     "string.counters": "incr decr incrby decrby incrbyfloat",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rillet.runtime.command_queue import CommandQueue
     from rillet.runtime.engine_services import EngineServices
     from rillet.runtime.engine_stats import EngineStats
+    from rillet.runtime.key_changes import KeyChanges
     from rillet.runtime.latency import LatencyMonitor
     from rillet.runtime.memory import MemoryStats
     from rillet.runtime.monitors import Monitors
@@ -151,6 +152,15 @@ class CommandEngine(Protocol):
 
     def observe(self) -> None:
         """Update `observed` after a client began or ended to track keys or to watch commands."""
+
+    def changes_of(self, database: Database) -> KeyChanges:
+        """Return the changes of a database's streams."""
+
+    def note_change(self, database: Database, key: bytes) -> None:
+        """Record a change of a stream that watchers do not see."""
+
+    def restart_changes(self) -> None:
+        """Record that all keys may have changed."""
 
     def take_settings(self) -> None:
         """Follow a change of settings."""

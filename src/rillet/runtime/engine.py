@@ -15,10 +15,11 @@ The engine is not safe to use from two threads at once: the store holds a lock a
 from __future__ import annotations
 
 from os import urandom
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rillet._cython import cython, public, readonly
 from rillet.keyspace.clock import Clock
+from rillet.keyspace.database import Database
 from rillet.keyspace.lru import LFU, LRM, LRU
 from rillet.runtime import session_state
 from rillet.runtime.acl.control import AccessControl
@@ -29,6 +30,9 @@ from rillet.runtime.memory import MemoryStats
 from rillet.runtime.session import Session
 from rillet.runtime.settings.settings import Settings
 from rillet.types.compat import EMBEDS_UP_TO_128
+
+if TYPE_CHECKING:
+    from rillet.runtime.key_changes import KeyChanges
 
 _FULL = cython.declare(cython.int, session_state.FULL)
 PEAK_RESET_MS = 5000  # server.h: REPLY_BUFFER_DEFAULT_PEAK_RESET_TIME
@@ -42,12 +46,13 @@ class Engine(Dispatch):
     """Databases, settings, sessions and statistics of one server or store."""
 
     __slots__ = (
-        "sessions", "preserved", "started_ms", "next_session_id", "services", "run_id", "mstime", "memory",
+        "sessions", "preserved", "started_ms", "next_session_id", "services", "run_id", "mstime", "memory", "changes",
         "peak_reset_ms", "shrinks_buffers",
     )  # fmt: skip
     sessions: public[dict[int, Session]]
     services: public[EngineServices]
     preserved: public[Any]
+    changes: public[dict[int, Any]]
     peak_reset_ms: public[cython.longlong]
     shrinks_buffers: public[cython.bint]
     run_id: public[str]
@@ -64,6 +69,8 @@ class Engine(Dispatch):
         self.peak_reset_ms = PEAK_RESET_MS
         self.shrinks_buffers = True
         self.sessions = {}
+        # A runtime.key_changes.KeyChanges for each database that RILLET.CHANGES was called for.
+        self.changes = {}
         self.services = DefaultServices(self)
         # Data of an RDB file that rillet cannot interpret, kept for the next file (persistence.rdb.reader).
         self.preserved = None
@@ -174,6 +181,29 @@ class Engine(Dispatch):
         self.observed = in_use or bool(self.monitors.sessions) or self.importing
         for database in self.databases:
             database.tracking = self.tracking if in_use else None
+            if database.index in self.changes:
+                changes = self.changes[database.index]
+                changes.following, database.tracking = database.tracking, changes
+
+    def changes_of(self, database: Database) -> KeyChanges:
+        """Return the changes of a database; the first call begins to record them."""
+        if database.index not in self.changes:
+            from rillet.runtime.key_changes import KeyChanges  # few servers need it
+
+            self.changes[database.index] = KeyChanges(database)
+            self.observe()
+        found: KeyChanges = self.changes[database.index]
+        return found
+
+    def note_change(self, database: Database, key: bytes) -> None:
+        """Record a change that watchers and caches do not see, as in Redis: XSETID."""
+        if database.index in self.changes:
+            self.changes[database.index].note(key)
+
+    def restart_changes(self) -> None:
+        """Record that all keys may have changed: databases were emptied, exchanged, or loaded."""
+        for changes in self.changes.values():
+            changes.restart()
 
     def _take_access_settings(self) -> None:
         policy: str = self.settings.maxmemory_policy
@@ -193,6 +223,8 @@ class Engine(Dispatch):
         written = [id(session.out.buf) for session in self.sessions.values() if len(session.out.buf) > 0]
         assert len(set(written)) == len(written), "two sessions write into one buffer"
         self.acl.check_state()
+        for changes in self.changes.values():
+            changes.check()
         for database in self.databases:
             database.check()
             for key, waiting in database.blocking_keys.items():

@@ -359,6 +359,7 @@ class Tracking(KeyObserver):
                 self._send(session, state, _null(session))
         self._clear_table()
         self.engine.observe()
+        self.engine.restart_changes()
 
     # -- messages ------------------------------------------------------------------------------------
 

@@ -209,6 +209,7 @@ def swapdb(session: Session, argv: list[bytes]) -> None:
         raise CommandError("DB index is out of range")
     if one != two:
         databases[one].swap(databases[two])
+        session.engine.restart_changes()
         if session.engine.modules is not None:
             session.engine.modules.server_event("swap", one, two)
     session.dirty += 1

@@ -67,9 +67,12 @@ def _latencystats(engine: CommandEngine) -> Facts:
     }  # fmt: skip
 
 
+UNLISTED = frozenset({"rillet.changes"})  # commands that COMMAND does not show
+
+
 def known_commands(engine: CommandEngine) -> list[Command]:
-    """Return the commands that the engine has, also those of modules, sorted by name, without subcommands."""
-    known = TABLE.known(engine.settings.compat)
+    """Return the commands that the engine lists, also those of modules, sorted by name, without subcommands."""
+    known = [entry for entry in TABLE.known(engine.settings.compat) if entry.fullname not in UNLISTED]
     if engine.modules is not None and engine.modules.commands:
         known = sorted([*known, *engine.modules.commands.values()], key=lambda entry: entry.name)
     return known

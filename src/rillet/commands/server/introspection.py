@@ -14,7 +14,7 @@ from rillet.commands.first_key_pop import KeysAfterNumber
 from rillet.commands.help_texts import declare_help
 from rillet.commands.replies import ReplySet, write_bulks, write_tree
 from rillet.commands.server import command
-from rillet.commands.server.info import all_commands, find_command, find_subcommand, known_commands
+from rillet.commands.server.info import UNLISTED, all_commands, find_command, find_subcommand, known_commands
 from rillet.errors import CommandError
 from rillet.runtime.acl.categories import categories
 from rillet.runtime.admission import denies_oom
@@ -209,7 +209,13 @@ def command_info(session: Session, argv: list[bytes]) -> None:
         _reply_all(session)
         return
     compat = session.engine.settings.compat
-    write_tree(session.out, [_info(find_command(session.engine, name), compat) for name in argv[2:]])
+    write_tree(session.out, [_info(_listed(session.engine, name), compat) for name in argv[2:]])
+
+
+def _listed(engine: CommandEngine, name: bytes) -> Command | None:
+    """Return the command of a name, or None if there is none or COMMAND does not show it."""
+    found = find_command(engine, name)
+    return None if found is None or found.fullname in UNLISTED else found
 
 
 @command("command|count", arity=2, flags="loading stale", since="2.8.13", complexity="O(1)")
@@ -223,7 +229,7 @@ def command_count(session: Session, argv: list[bytes]) -> None:
 def command_list(session: Session, argv: list[bytes]) -> None:
     """List the names of all commands, or of those that pass a filter."""
     compat = session.engine.settings.compat
-    known = [entry for entry in all_commands(session.engine) if entry.known_to(compat)]
+    known = [one for one in all_commands(session.engine) if one.known_to(compat) and one.fullname not in UNLISTED]
     names = [entry.fullname for entry in known]
     if len(argv) != 2:
         if len(argv) != 5 or argv[2].lower() != b"filterby":
@@ -251,7 +257,7 @@ def command_docs(session: Session, argv: list[bytes]) -> None:
     if len(argv) == 2:
         entries = known_commands(session.engine)
     else:
-        named = (find_command(session.engine, name) for name in argv[2:])
+        named = (_listed(session.engine, name) for name in argv[2:])
         entries = [entry for entry in named if entry is not None]
     write_docs(session.out, entries, session.engine.settings.compat)
 

@@ -279,6 +279,7 @@ def xsetid(session: Session, argv: list[bytes]) -> None:
         stream.max_deleted_seq = deleted.seq
     session.out.ok()
     session.dirty += 1
+    session.engine.note_change(session.db, key)
     session.notify(b"t", b"xsetid", key)
 
 
