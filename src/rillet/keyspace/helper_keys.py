@@ -8,6 +8,7 @@
     rillet:partitions:{TAG}NAME          a hash: the form of a partitioned stream (rillet.store.partitions)
     rillet:consumers:{TAG}NAME:GROUP     a hash: the consumers of its group, and their partitions
     rillet:owner:{TAG}STREAM:GROUP       a string: the token of the consumer that reads this partition
+    rillet:moved:{TAG}STREAM             a hash: how far the delayed entries of earlier partitions were moved here
 
 **Slots.** A script moves entries between a helper key and its stream, so both must be in the same slot of a cluster,
 for any name. TAG is the stream's hash tag. A name without a hash tag is its own TAG, unless it is empty or contains
@@ -30,6 +31,7 @@ from itertools import count
 DELAYED, RETRIES = b"rillet:delayed:{", b"rillet:retries:{"
 ORDERED, LANES, TURNS = b"rillet:ordered:{", b"rillet:lanes:{", b"rillet:turns:{"
 PARTITIONS, CONSUMERS, OWNER = b"rillet:partitions:{", b"rillet:consumers:{", b"rillet:owner:{"
+MOVED = b"rillet:moved:{"
 _SLOTS = 16384
 
 
@@ -73,6 +75,11 @@ def owner_key(stream: bytes, group: bytes) -> bytes:
     return OWNER + _place(stream, group)
 
 
+def moved_key(stream: bytes) -> bytes:
+    """Return the key that says how far the delayed entries of earlier partitions were moved to this one."""
+    return MOVED + _tag(stream) + b"}" + stream
+
+
 @lru_cache(1024)
 def _tag(stream: bytes) -> bytes:
     """Return a text without "}" whose slot is the stream's (cluster.c, keyHashSlot)."""
@@ -88,6 +95,6 @@ def _tag(stream: bytes) -> bytes:
 
 
 __all__ = [
-    "CONSUMERS", "DELAYED", "LANES", "ORDERED", "OWNER", "PARTITIONS", "RETRIES", "TURNS", "consumers_key",
-    "delayed_key", "order_keys", "owner_key", "partitions_key", "retries_key",
+    "CONSUMERS", "DELAYED", "LANES", "MOVED", "ORDERED", "OWNER", "PARTITIONS", "RETRIES", "TURNS", "consumers_key",
+    "delayed_key", "moved_key", "order_keys", "owner_key", "partitions_key", "retries_key",
 ]  # fmt: skip

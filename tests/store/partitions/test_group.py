@@ -438,6 +438,7 @@ def test_threads_share_out_the_work(orders: PartitionedStream[Any]) -> None:
 def test_the_checks_before_a_hand_out(empty: PartitionedStream[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """A loop that was paused after it had read ahead hands nothing out that another one has."""
     monkeypatch.setattr(prefetch, "CHECK_AFTER", 0.0)
+    monkeypatch.setattr(prefetch, "AHEAD", 60.0)
     empty.add_many({"customer": 1, "n": n} for n in range(30))
     first = Loop(empty, "a")
     for _ in range(12):

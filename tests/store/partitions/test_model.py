@@ -9,6 +9,7 @@ jump. A ledger has what was added, handed out and acknowledged, and checks:
     one at a time       two consumers have messages with the same key only if one of them outlived its lease: its `ack`,
                         `retry` and `extend` raise LeaseLost
     holds               no message that was retried or extended comes before its time, by the clock of the store
+    delays              a delayed entry comes once, and not before its time, also if its partition was sealed meanwhile
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ class Actor:
                 if self.failed:
                     message = self.failed.pop(0)
                     if not reply:  # not lost
-                        self.model.held[message["n"]] = before + self.model.backoff
+                        last = self.options.max_deliveries == message.deliveries  # a dead letter at once
+                        self.model.held[message["n"]] = before + (0.0 if last else self.model.backoff)
                 self.next = self.steps.send(reply)
         if isinstance(self.next, tuple):
             assert not self.failed
@@ -85,6 +87,7 @@ class Model:
         self.changes: list[tuple[Any, Any]] = []  # changes of the number of partitions, and the next command of each
         self.keys: dict[str, str] = {}
         self.held: dict[str, float] = {}  # the time before which nobody may receive it
+        self.dues: dict[str, float] = {}  # of the delayed entries
         self.done: set[str] = set()
         self.lost: dict[int, Message] = {}  # by id(): messages that a handler must not acknowledge any more
         self.backoff = 4.0 * unit
@@ -107,11 +110,12 @@ class Model:
         for message in messages:
             n = message["n"]
             assert n not in self.done, f"{n} comes again"
+            assert self.now() >= self.dues.get(n, 0.0), f"{n} came {self.dues[n] - self.now()} s before it was due"
             # A batch may be checked by several commands: a pause between two of them is one before the hand-out.
             if actor.options.batch is None:
                 assert self.now() >= self.held.get(n, 0.0), f"{n} came {self.held[n] - self.now()} s before its time"
             for earlier, key in self.keys.items():
-                if key == self.keys[n] and int(earlier) < int(n):
+                if key == self.keys[n] and int(earlier) < int(n) and not self.dues.keys() & {earlier, n}:
                     assert earlier in self.done or earlier in together, f"{n} came before {earlier}"
             together.add(n)
             for other in self.actors:
@@ -137,7 +141,11 @@ class Model:
             n, key = str(len(self.keys)), self.random.choice(KEYS)
             self.keys[n] = key
             some.append({"n": n, "k": key})
-        if len(some) > 1:
+        if self.random.randrange(4) == 0:
+            seconds = self.random.choice((0, 1, 4, 12)) * self.unit
+            self.dues |= dict.fromkeys((one["n"] for one in some), self.now() + seconds - 0.001 * (self.unit < 1))
+            assert len(writer.add_many(some, delay=seconds)) == len(some)
+        elif len(some) > 1:
             assert len(writer.add_many(some)) == len(some)
         else:
             writer.add(some[0])
@@ -253,6 +261,7 @@ class Model:
                 assert message.ack()
                 self.done.add(message["n"])
         assert self.done == set(self.keys)
+        assert self.writers[0].delayed_count() == 0
         info = group.info()
         assert (info.pending, info.lag) == (0, 0)
         self.check_entries()
@@ -262,8 +271,8 @@ class Model:
         entries = [entry["n"] for entry in self.writers[0]]
         assert len(entries) == len(set(entries)) == self.writers[0].length()
         for key in KEYS:
-            added = [n for n, other in self.keys.items() if other == key]
-            found = [n for n in entries if self.keys[n] == key]
+            added = [n for n, other in self.keys.items() if other == key and n not in self.dues]
+            found = [n for n in entries if self.keys[n] == key and n not in self.dues]
             assert added[len(added) - len(found) :] == found
 
 

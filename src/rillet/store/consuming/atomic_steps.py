@@ -95,35 +95,39 @@ def _both(source: bytes) -> tuple[bytes, bytes]:
     return NOW + NO_ORDER + source, NOW + ORDER + source
 
 
-# KEYS: delayed. ARGV: 'at' or 'in', milliseconds, the entry. Members with the same score are in the order of the bytes,
-# so a number in front keeps the order in which they were added. Rounded up: an entry is never early.
-_ADD_DELAYED = NOW + b"""
+# KEYS: delayed. ARGV: 'at' or 'in', milliseconds, the entry, the least number. Members with the same score are in the
+# order of the bytes, so a number in front keeps the order in which they were added. Rounded up: never early.
+ADD_DELAYED = NOW + b"""
 local due = tonumber(ARGV[2])
 if ARGV[1] == 'in' then due = due + time[1] * 1000 + math.ceil(time[2] / 1000) end
 due = whole(due)
 local last = redis.call('ZREVRANGEBYSCORE', KEYS[1], due, due, 'LIMIT', 0, 1)[1]
-local place = last and tonumber(string.sub(last, 1, 10)) + 1 or 0
+local place = math.max(last and tonumber(string.sub(last, 1, 10)) + 1 or 0, tonumber(ARGV[4]))
 local head = string.format('%010d', place) .. string.format('%015.0f', now)
 redis.call('ZADD', KEYS[1], due, head .. ARGV[3], '+inf', '')
 return due
 """
-# KEYS: stream, delayed. ARGV: the most entries. An entry that cannot be added stays.
-_DELIVER_DUE = NOW + b"""
-local due = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', whole(now), 'LIMIT', 0, ARGV[1])
-for _, member in ipairs(due) do
-  local words, at = {}, 26
-  while at <= #member do
-    local colon = string.find(member, ':', at, true)
-    local size = tonumber(string.sub(member, at, colon - 1))
-    words[#words + 1] = string.sub(member, colon + 1, colon + size)
-    at = colon + size + 1
+# An entry that cannot be added stays; then the error is returned.
+DELIVER = b"""
+local function deliver(stream, delayed, most)
+  local due = redis.call('ZRANGEBYSCORE', delayed, '-inf', whole(now), 'LIMIT', 0, most)
+  for _, member in ipairs(due) do
+    local words, at = {}, 26
+    while at <= #member do
+      local colon = string.find(member, ':', at, true)
+      local size = tonumber(string.sub(member, at, colon - 1))
+      words[#words + 1] = string.sub(member, colon + 1, colon + size)
+      at = colon + size + 1
+    end
+    local reply = redis.pcall('XADD', stream, unpack(words))
+    if type(reply) == 'table' and reply.err then return reply end
+    redis.call('ZREM', delayed, member)
   end
-  local reply = redis.pcall('XADD', KEYS[1], unpack(words))
-  if type(reply) == 'table' and reply.err then return reply end
-  redis.call('ZREM', KEYS[2], member)
+  return #due
 end
-return #due
 """
+# KEYS: stream, delayed. ARGV: the most entries.
+_DELIVER_DUE = NOW + DELIVER + b"return deliver(KEYS[1], KEYS[2], ARGV[1])"
 # KEYS: stream, retries. ARGV: group, the most messages. Returns rows of XPENDING. Longer leases that are over end here.
 _DUE_RETRIES = NOW + b"""
 local rows = {}
@@ -326,8 +330,12 @@ def add_delayed(stream: bytes, kind: bytes, ms: int, words: Sequence[bytes]) -> 
 
     kind: b"at" for a time in milliseconds since 1970, b"in" for a number of milliseconds. words: XADD's, after the key.
     """
-    entry = b"".join(b"%d:%b" % (len(word), word) for word in words)
-    return evaluate(_ADD_DELAYED, [delayed_key(stream)], kind, b"%d" % ms, entry)
+    return evaluate(ADD_DELAYED, [delayed_key(stream)], kind, b"%d" % ms, packed(words), b"0")
+
+
+def packed(words: Sequence[bytes]) -> bytes:
+    """Return XADD's words after the key as they are in a member of the sorted set (rillet.store.consuming.delays)."""
+    return b"".join(b"%d:%b" % (len(word), word) for word in words)
 
 
 def deliver_due(stream: bytes) -> list[bytes]:
@@ -399,6 +407,8 @@ def delete_consumer(group: GroupLike, consumer: bytes, to: bytes | None, in_orde
 
 
 __all__ = [
+    "ADD_DELAYED",
+    "DELIVER",
     "MOST_WORDS",
     "NOW",
     "ORDER",
@@ -413,5 +423,6 @@ __all__ = [
     "keep",
     "keys_in_order",
     "lease",
+    "packed",
     "release",
 ]  # fmt: skip

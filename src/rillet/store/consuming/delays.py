@@ -95,8 +95,7 @@ def delayed_of(reply: Any) -> list[DelayedEntry]:
     """Return the entries of a ZRANGE with scores."""
     found = []
     for member, score in scored(reply):
-        words = _words(member)
-        found.append(DelayedEntry(moment(score), moment(int(member[10:_HEAD])), decode_fields(_fields_of(words))))
+        found.append(DelayedEntry(moment(score), moment(int(member[10:_HEAD])), decode_fields(fields_of(member))))
     return found
 
 
@@ -121,8 +120,9 @@ def _words(member: bytes) -> list[bytes]:
     return words
 
 
-def _fields_of(words: list[bytes]) -> list[bytes]:
-    """Return the fields and values of an XADD that has the ID "*", without its options, whose values are no "*"."""
+def fields_of(member: bytes) -> list[bytes]:
+    """Return the fields and values of a member: the words after the ID "*"; no option before it has that value."""
+    words = _words(member)
     return words[words.index(b"*") + 1 :]
 
 
@@ -243,6 +243,7 @@ def other_order(group: Any, field: bytes) -> ValueError:
 
 
 __all__ = [
-    "LOOK_UNUSED", "WAITING", "Backoff", "DelayedEntry", "Delays", "Exponential", "Retry", "delayed_of", "due_time",
-    "in_process", "moment", "other_order", "retries_of", "scored", "waiting_command",
+    "LOOK", "LOOK_IN_PROCESS", "LOOK_UNUSED", "WAITING", "Backoff", "DelayedEntry", "Delays", "Exponential", "Retry",
+    "delayed_of", "due_time", "fields_of", "in_process", "moment", "other_order", "retries_of", "scored",
+    "waiting_command",
 ]  # fmt: skip

@@ -2,7 +2,8 @@
 
     balance     EVAL    about once a second: the lease of the consumer, and its partitions (rillet.store.partitions)
     behind      EVAL    a partition that is new here, or has a failed message: pending messages, the lowest ID first
-    new         EVAL    new messages of one partition, if the consumer still owns it (XREADGROUP)
+    new         EVAL    new messages of one partition, if the consumer still owns it (XREADGROUP); before, the delayed
+                        entries that are due are added
     wait        XREAD   waits for new entries in any of the partitions, and delivers none
 
 A read that waits cannot check in the same step whether the consumer still owns the partition. So the loop waits with
@@ -19,6 +20,7 @@ from rillet.errors import NoGroup
 from rillet.real_time import monotonic
 from rillet.store.arguments.encoding import decode
 from rillet.store.command_steps import Commands
+from rillet.store.consuming.delays import LOOK, LOOK_IN_PROCESS, LOOK_UNUSED, in_process
 from rillet.store.consuming.delivery import Collection, Loop, Steps, _collect, _discard, _hand_out
 from rillet.store.consuming.delivery_options import DeliveryOptions, End
 from rillet.store.consuming.leases import Leases
@@ -27,22 +29,33 @@ from rillet.store.message import Message, new_messages, old_messages
 from rillet.store.partitions import scripts
 from rillet.store.partitions.layout import SEALED
 from rillet.store.partitions.share import HOLD, Partition, PartitionPrefetched, Share
-from rillet.store.partitions.upkeep import advanced
+from rillet.store.partitions.upkeep import advanced, moved
 
 if TYPE_CHECKING:
     from rillet.store.partitions.group import PartitionedConsumer
 
 
 def partition_delivery(reader: PartitionedConsumer[Any], options: DeliveryOptions, end: End,
-                       prefetched: PartitionPrefetched, leases: Leases) -> Steps[None]:  # fmt: skip
-    """Yield commands, receive their replies with send(), and yield tuples of messages, and InvalidEntry, to raise."""
+                       prefetched: PartitionPrefetched, leases: Leases,
+                       order_by: bytes | None = None) -> Steps[None]:  # fmt: skip
+    """Yield commands, receive their replies with send(), and yield tuples of messages, and InvalidEntry, to raise.
+
+    order_by: the field of that option; it must be that of the partitions.
+    """
     share = prefetched.share
     share.began()
-    loop = Loop(options, end, prefetched, leases)
+    loop = Loop(options, end, prefetched, leases, options.conditions())
     silent = Collection(options)
     pace = options.pace()
     joins = True
-    yield from reader.group.stream._opened()  # checks the number of partitions
+    layout = yield from reader.group.stream._opened()  # checks the number of partitions
+    if order_by not in (None, layout.by):
+        assert order_by is not None
+        raise ValueError(
+            f"{reader.group.stream.name!r} is partitioned by {decode(layout.by)!r}, and its messages are in the order "
+            f"of that field: order_by={decode(order_by)!r} is not possible"
+        )
+    look = LOOK_IN_PROCESS if in_process(reader.store) else LOOK
     while not end.requested():
         if share.due():
             yield from _balanced(reader, share, joins)
@@ -52,7 +65,7 @@ def partition_delivery(reader: PartitionedConsumer[Any], options: DeliveryOption
                 yield from _collect(part.consumer, options)
         found = False
         for part in share.in_turn():
-            found = (yield from _served(part, share, loop, pace)) or found
+            found = (yield from _served(part, share, loop, pace, look)) or found
             if end.requested() or (found and share.due()):
                 break
         if found or share.next == 0.0:  # a partition is done, or lost
@@ -81,21 +94,21 @@ def _balanced(reader: PartitionedConsumer[Any], share: Share, joins: bool) -> Co
             again = True
 
 
-def _served(part: Partition, share: Share, loop: Loop, pace: Pace) -> Steps[bool]:
-    """Hand out messages of a partition; return whether there were any."""
+def _served(part: Partition, share: Share, loop: Loop, pace: Pace, look: float) -> Steps[bool]:
+    """Hand out messages of a partition; return whether there were any, or may be more at once."""
     if part.behind is not None:
         found = (yield from _resumed(part, share, loop)) if monotonic() >= part.until else False
         if found or part.behind is not None:
             return found
-    if not part.ready:
+    if not part.ready and monotonic() < part.due:
         return False
     yield from loop.prefetched.count_handed()
     group = part.consumer.group
-    reply = yield scripts.read(part.key, group.key, share.consumer, part.token, pace.size)
+    reply = yield scripts.read(part.key, group.key, share.consumer, part.token, pace.size, _words(loop))
     if reply[0] == 0:
         share.lost(part)
         return False
-    rows = reply[1]
+    _, rows, again, *state = reply
     if rows:
         part.after = rows[-1][0]
         pace.began()
@@ -103,11 +116,22 @@ def _served(part: Partition, share: Share, loop: Loop, pace: Pace) -> Steps[bool
         yield from _hand_out(share.consumer, loop)
         pace.handled(len(rows))
         return True
+    if again:
+        return True
+    part.after, pending, wait = state
     part.ready = False
-    part.after = reply[2]
-    if part.after == SEALED and reply[3] == 0:
+    part.due = monotonic() + (LOOK_UNUSED if wait == -2 else look if wait < 0 else min(look, wait / 1000 + 0.001))
+    if part.after != SEALED:
+        return False
+    if wait >= 0 and not (yield from moved(share.name, share.epoch, part.key)):
+        return False
+    if pending == 0:
         share.done(part)
     return False
+
+
+def _words(loop: Loop) -> list[bytes]:
+    return [] if loop.conditions is None else loop.conditions.words
 
 
 def _resumed(part: Partition, share: Share, loop: Loop) -> Steps[bool]:
@@ -116,7 +140,7 @@ def _resumed(part: Partition, share: Share, loop: Loop) -> Steps[bool]:
     assert part.behind is not None
     yield from loop.prefetched.count_handed()
     reply = yield scripts.resume(part.key, part.consumer.group.key, share.consumer, part.token, part.behind,
-                                 options.batch or 1, options.max_deliveries)  # fmt: skip
+                                 options.batch or 1, options.max_deliveries, _words(loop))  # fmt: skip
     if reply[0] == 0:
         share.lost(part)
         return False

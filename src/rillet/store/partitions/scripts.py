@@ -6,6 +6,7 @@
                                         advance                 a group begins to read the next epoch
     in the slot of a partition          create, ensure_group    its key and its groups
                                         read, resume            messages for the consumer that owns the partition
+                                        add_later, move         delayed entries
 
 **The record** of a group is a hash, `rillet:consumers:{TAG}NAME:GROUP`:
 
@@ -23,6 +24,14 @@ partition moves.
 `resume` of the owner writes its token beside the partition. From then on these scripts refuse a lower one. They also
 make the messages that an earlier owner left the new owner's, so that its acknowledgement raises LeaseLost.
 
+**Delayed entries** are beside their partition, as for any stream, and each read of its owner first adds what is due. A
+sealed partition refuses them. Those of an epoch that has ended move to the next one, one partition at a time: `move`
+adds some to the new place, then they are removed from the old one. The new place remembers how far each old partition
+was moved (the due time and the entry), so a move that is repeated, or that was paused meanwhile, adds nothing twice.
+That needs an old place to which nothing is added: its own epoch has ended, and every entry of the epoch before has
+moved, because a group goes on only when it has seen that nothing waits. The numbers of an epoch's entries begin with
+its own number, so the entries that were added earlier come first among those with the same due time.
+
 **Clock.** Leases end by TIME in the script, so the clock of a client does not matter.
 """
 
@@ -30,13 +39,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from rillet.keyspace.helper_keys import consumers_key, owner_key, partitions_key, retries_key
+from rillet.keyspace.helper_keys import consumers_key, delayed_key, moved_key, owner_key, partitions_key, retries_key
+from rillet.store.consuming.atomic_steps import ADD_DELAYED, DELIVER, NOW, STEP_SIZE, evaluate, packed
+from rillet.store.consuming.filter_steps import READ, WHERE
 from rillet.store.partitions.layout import HASH, SEALED
 
-_NOW = b"""
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-"""
+NUMBERS = 10**7
+"""The numbers of an epoch for entries with the same due time (ADD_DELAYED)."""
 # KEYS: description. ARGV: by, hash, the number of partitions, the epoch that ends (0: there is none yet). Returns the
 # description. A change that is under way stays.
 _BEGIN = b"""
@@ -107,7 +116,7 @@ return 1
 # the epoch that receives entries, the number of consumers, the milliseconds until the next lease of another one ends
 # or -1, how many partitions are done, whether this one waits for partitions of others, and its partitions: number,
 # token, and 1 if it has to give it back.
-_BALANCE = _NOW + b"""
+_BALANCE = NOW + b"""
 local flat = redis.call('HGETALL', KEYS[2])
 local members, owners, done, record = {}, {}, {}, {}
 for i = 1, #flat, 2 do
@@ -218,7 +227,7 @@ end
 return reply
 """
 # KEYS: record. ARGV: consumer, instance, milliseconds. Returns whether the consumer is still a member.
-_RENEW = _NOW + b"""
+_RENEW = NOW + b"""
 local member = redis.call('HGET', KEYS[1], 'member:' .. ARGV[1])
 if not member or string.match(member, '^%d+ (.*)$') ~= ARGV[2] then return 0 end
 redis.call('HSET', KEYS[1], 'member:' .. ARGV[1], string.format('%.0f ', now + tonumber(ARGV[3])) .. ARGV[2])
@@ -260,23 +269,42 @@ if owner ~= ARGV[3] then
   redis.call('SET', KEYS[2], ARGV[3])
 end
 """
-# KEYS: partition, owner. ARGV: group, consumer, token, the most messages. Returns 0 if the consumer does not own the
-# partition, else 1, the messages, and if there are none the last ID of the stream and how many messages are pending.
-_READ = _OWNED + b"""
-local reply = redis.call('XREADGROUP', 'GROUP', ARGV[1], ARGV[2], 'COUNT', ARGV[4], 'STREAMS', KEYS[1], '>')
-if reply and reply[1] and #reply[1][2] > 0 then return {1, reply[1][2]} end
-local info, last = redis.call('XINFO', 'STREAM', KEYS[1]), '0-0'
+# KEYS: partition, owner, delayed. ARGV: group, consumer, token, the most messages, conditions. Returns 0 if the
+# consumer does not own the partition, else 1, the messages, and whether to read again at once; and if there are none
+# the last ID of the stream, how many messages are pending, and the milliseconds until a delayed entry is due, -1 if
+# none waits, and -2 if delays are not in use. What does not match is acknowledged.
+_READ = NOW + _OWNED + WHERE + DELIVER + b"""
+local refused = deliver(KEYS[1], KEYS[3], STEP)
+if type(refused) == 'table' and not string.find(refused.err, 'exhausted the last possible ID', 1, true) then
+  return refused
+end
+local found, most, left, where = {}, tonumber(ARGV[4]), SIZE, conditions(5)
+while #found < most and left > 0 do
+  local count = math.min(most - #found, left)
+  local rows = redis.call('XREADGROUP', 'GROUP', ARGV[1], ARGV[2], 'COUNT', count, 'STREAMS', KEYS[1], '>')
+  if not rows or not rows[1] or #rows[1][2] == 0 then break end
+  for _, row in ipairs(rows[1][2]) do
+    left = left - 1
+    if matches(row[2], where) then found[#found + 1] = row else redis.call('XACK', KEYS[1], ARGV[1], row[1]) end
+  end
+end
+if #found > 0 or left <= 0 then return {1, found, 1} end
+local info, last, wait = redis.call('XINFO', 'STREAM', KEYS[1]), '0-0', -2
 for i = 1, #info, 2 do
   if info[i] == 'last-generated-id' then last = info[i + 1] end
 end
-return {1, {}, last, redis.call('XPENDING', KEYS[1], ARGV[1])[1]}
+local due = redis.call('ZRANGE', KEYS[3], 0, 0, 'WITHSCORES')[2]
+if due then wait = due == 'inf' and -1 or math.max(0, math.ceil(due - now)) end
+return {1, {}, 0, last, redis.call('XPENDING', KEYS[1], ARGV[1])[1], wait}
 """
-# KEYS: partition, owner, retries. ARGV: group, consumer, token, the ID from which to look, the most messages, and the
-# deliveries after which a message has failed or -1. Claims pending messages, the lowest ID first, up to one that is on
-# hold. Returns 0 if the consumer does not own the partition, else 1, the milliseconds for which the next one is on hold
-# or -1, the last ID that was looked at or '', and rows: message, deliveries, and 1 if it has failed. All other messages
-# that an earlier owner left become the consumer's, too.
-_RESUME = _NOW + _OWNED + b"""
+_READ = _READ.replace(b"STEP", b"%d" % STEP_SIZE).replace(b"SIZE", b"%d" % READ)
+# KEYS: partition, owner, retries. ARGV: group, consumer, token, the ID from which to look, the most messages, the
+# deliveries after which a message has failed or -1, and conditions. Claims pending messages, the lowest ID first, up to
+# one that is on hold. Returns 0 if the consumer does not own the partition, else 1, the milliseconds for which the next
+# one is on hold or -1, the last ID that was looked at or '', and rows: message, deliveries, and 1 if it has failed. All
+# other messages that an earlier owner left become the consumer's, too. What does not match is acknowledged.
+_RESUME = NOW + _OWNED + WHERE + b"""
+local where = conditions(7)
 local rows = redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[4], '+', 1000)
 local size, most, wait, last, found, blocked = tonumber(ARGV[5]), tonumber(ARGV[6]), -1, '', {}, false
 for i, row in ipairs(rows) do
@@ -290,7 +318,7 @@ for i, row in ipairs(rows) do
       local failed = most >= 0 and row[4] >= most
       local count = failed and row[4] or row[4] + 1
       local entry = redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, row[1], 'RETRYCOUNT', count)[1]
-      if entry then
+      if entry and matches(entry[2], where) then
         found[#found + 1] = {entry, count, failed and 1 or 0}
       else
         redis.call('XACK', KEYS[1], ARGV[1], row[1])
@@ -303,10 +331,38 @@ for i, row in ipairs(rows) do
 end
 return {1, math.ceil(wait), last, found}
 """
-
-
-def _eval(source: bytes, keys: Sequence[bytes], *args: bytes) -> list[bytes]:
-    return [b"EVAL", source, b"%d" % len(keys), *keys, *args]
+# KEYS: delayed, partition. ARGV: those of ADD_DELAYED, the last ID of a sealed key. Returns false if the partition
+# accepts no entry.
+_ADD_LATER = b"""
+if redis.call('EXISTS', KEYS[2]) == 0 then return false end
+local info = redis.call('XINFO', 'STREAM', KEYS[2])
+for i = 1, #info, 2 do
+  if info[i] == 'last-generated-id' and info[i + 1] == ARGV[5] then return false end
+end
+""" + ADD_DELAYED
+# KEYS: partition of the next epoch, its delayed entries, how far they were moved. ARGV: the partition whose entries
+# move, then due times and members, in their order. Returns whether the partition exists. Lua's comparison of strings
+# depends on the locale of the server.
+_MOVE = b"""
+if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
+local function is_after(one, other)
+  for i = 1, math.min(#one, #other) do
+    local a, b = string.byte(one, i), string.byte(other, i)
+    if a ~= b then return a > b end
+  end
+  return #one > #other
+end
+local due, last = string.match(redis.call('HGET', KEYS[3], ARGV[1]) or '-1 ', '^(-?%d+) (.*)$')
+for i = 2, #ARGV, 2 do
+  local later = tonumber(ARGV[i]) - tonumber(due)
+  if later > 0 or later == 0 and is_after(ARGV[i + 1], last) then
+    due, last = ARGV[i], ARGV[i + 1]
+    redis.call('ZADD', KEYS[2], due, last, '+inf', '')
+  end
+end
+redis.call('HSET', KEYS[3], ARGV[1], due .. ' ' .. last)
+return 1
+"""
 
 
 # -- in the slot of the description ------------------------------------------------------------------------
@@ -314,27 +370,27 @@ def _eval(source: bytes, keys: Sequence[bytes], *args: bytes) -> list[bytes]:
 
 def begin(name: bytes, by: bytes, partitions: int, ends: int) -> list[bytes]:
     """Return the command that begins a change of the number of partitions; its reply is the description (HGETALL)."""
-    return _eval(_BEGIN, [partitions_key(name)], by, HASH, b"%d" % partitions, b"%d" % ends)
+    return evaluate(_BEGIN, [partitions_key(name)], by, HASH, b"%d" % partitions, b"%d" % ends)
 
 
 def commit(name: bytes, ends: int, partitions: int) -> list[bytes]:
     """Return the command that makes the next epoch the one that receives entries; its reply is the description."""
-    return _eval(_COMMIT, [partitions_key(name)], b"%d" % ends, b"%d" % partitions)
+    return evaluate(_COMMIT, [partitions_key(name)], b"%d" % ends, b"%d" % partitions)
 
 
 def drop(name: bytes, epoch: int) -> list[bytes]:
     """Return the command that forgets an epoch; its reply is 0 if a group still reads it, or entries go there."""
-    return _eval(_DROP, [partitions_key(name)], b"%d" % epoch)
+    return evaluate(_DROP, [partitions_key(name)], b"%d" % epoch)
 
 
 def join(name: bytes, group: bytes, start: bytes) -> list[bytes]:
     """Return the command that registers a group; its reply is 0 if it was registered."""
-    return _eval(_JOIN, [partitions_key(name), consumers_key(name, group)], group, start)
+    return evaluate(_JOIN, [partitions_key(name), consumers_key(name, group)], group, start)
 
 
 def advance(name: bytes, group: bytes, epoch: int) -> list[bytes]:
     """Return the command after which a group reads the epoch after this one; its reply is 0 if it cannot yet."""
-    return _eval(_ADVANCE, [partitions_key(name), consumers_key(name, group)], group, b"%d" % epoch)
+    return evaluate(_ADVANCE, [partitions_key(name), consumers_key(name, group)], group, b"%d" % epoch)
 
 
 def balance(name: bytes, group: bytes, consumer: bytes, instance: bytes, lease_ms: int, joins: bool, epoch: int,
@@ -344,18 +400,18 @@ def balance(name: bytes, group: bytes, consumer: bytes, instance: bytes, lease_m
     actions: b"release" or b"done", a partition of the epoch, and its token.
     """
     words = [word for action, partition, token in actions for word in (action, b"%d" % partition, b"%d" % token)]
-    return _eval(_BALANCE, [partitions_key(name), consumers_key(name, group)], consumer, instance, b"%d" % lease_ms,
+    return evaluate(_BALANCE, [partitions_key(name), consumers_key(name, group)], consumer, instance, b"%d" % lease_ms,
                  b"1" if joins else b"0", b"%d" % epoch, *words)  # fmt: skip
 
 
 def renew(name: bytes, group: bytes, consumer: bytes, instance: bytes, lease_ms: int) -> list[bytes]:
     """Return the command that renews the lease of a consumer; its reply is 0 if it has none."""
-    return _eval(_RENEW, [consumers_key(name, group)], consumer, instance, b"%d" % lease_ms)
+    return evaluate(_RENEW, [consumers_key(name, group)], consumer, instance, b"%d" % lease_ms)
 
 
 def leave(name: bytes, group: bytes, consumer: bytes, instance: bytes) -> list[bytes]:
     """Return the command that gives all partitions of a consumer back."""
-    return _eval(_LEAVE, [consumers_key(name, group)], consumer, instance)
+    return evaluate(_LEAVE, [consumers_key(name, group)], consumer, instance)
 
 
 # -- in the slot of a partition ------------------------------------------------------------------------------
@@ -363,33 +419,47 @@ def leave(name: bytes, group: bytes, consumer: bytes, instance: bytes) -> list[b
 
 def create(key: bytes) -> list[bytes]:
     """Return the command that creates the key of a partition."""
-    return _eval(_CREATE, [key])
+    return evaluate(_CREATE, [key])
 
 
 def seal(key: bytes) -> list[bytes]:
     """Return the command after which a partition accepts no entry; nothing happens to a key that was deleted."""
-    return _eval(_SEAL, [key], SEALED)
+    return evaluate(_SEAL, [key], SEALED)
 
 
 def ensure_group(key: bytes, group: bytes, start: bytes) -> list[bytes]:
     """Return the command that creates a group in a partition unless it exists; its reply is 0 without the partition."""
-    return _eval(_ENSURE_GROUP, [key], group, start)
+    return evaluate(_ENSURE_GROUP, [key], group, start)
 
 
-def read(key: bytes, group: bytes, consumer: bytes, token: int, count: int) -> list[bytes]:
+def read(key: bytes, group: bytes, consumer: bytes, token: int, count: int,
+         where: Sequence[bytes] = ()) -> list[bytes]:  # fmt: skip
     """Return the command that reads new messages of a partition; see the script for its reply."""
-    return _eval(_READ, [key, owner_key(key, group)], group, consumer, b"%d" % token, b"%d" % count)
+    keys = [key, owner_key(key, group), delayed_key(key)]
+    return evaluate(_READ, keys, group, consumer, b"%d" % token, b"%d" % count, *where)
 
 
 def resume(key: bytes, group: bytes, consumer: bytes, token: int, start: bytes, count: int,
-           most: int | None) -> list[bytes]:  # fmt: skip
+           most: int | None, where: Sequence[bytes] = ()) -> list[bytes]:  # fmt: skip
     """Return the command that claims pending messages of a partition; see the script for its reply."""
     keys = [key, owner_key(key, group), retries_key(key, group)]
     limit = b"%d" % (-1 if most is None else most)
-    return _eval(_RESUME, keys, group, consumer, b"%d" % token, start, b"%d" % count, limit)
+    return evaluate(_RESUME, keys, group, consumer, b"%d" % token, start, b"%d" % count, limit, *where)
+
+
+def add_later(key: bytes, epoch: int, kind: bytes, ms: int, words: Sequence[bytes]) -> list[bytes]:
+    """Return the command that stores an entry until it is due; see atomic_steps.add_delayed. None if it is sealed."""
+    least = b"%d" % (epoch * NUMBERS % 10**10)
+    return evaluate(_ADD_LATER, [delayed_key(key), key], kind, b"%d" % ms, packed(words), least, SEALED)
+
+
+def move(source: bytes, target: bytes, members: Iterable[tuple[bytes, float]]) -> list[bytes]:
+    """Return the command that adds delayed entries of a sealed partition to one of the next epoch; 0 without that."""
+    words = [word for member, due in members for word in (b"%d" % due, member)]
+    return evaluate(_MOVE, [target, delayed_key(target), moved_key(target)], source, *words)
 
 
 __all__ = [
-    "advance", "balance", "begin", "commit", "create", "drop", "ensure_group", "join", "leave", "read", "renew",
-    "resume", "seal",
+    "add_later", "advance", "balance", "begin", "commit", "create", "drop", "ensure_group", "join", "leave", "move",
+    "read", "renew", "resume", "seal",
 ]  # fmt: skip

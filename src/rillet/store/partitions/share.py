@@ -48,17 +48,18 @@ class Partition:
     """A partition that the consumer owns.
 
     consumer: the Consumer of its stream. behind: the ID from which pending messages are handed out, None if there are
-    none. after: the ID after which entries are new. until: the time before which the first pending one is on hold.
+    none. after: the ID after which entries are new. until: the time before which the first pending one is on hold. due:
+    when to look again for delayed entries.
     """
 
-    __slots__ = ("after", "behind", "consumer", "number", "ready", "token", "until")
+    __slots__ = ("after", "behind", "consumer", "due", "number", "ready", "token", "until")
 
     def __init__(self, number: int, token: int, consumer: Any) -> None:
         self.number, self.token, self.consumer = number, token, consumer
         self.behind: bytes | None = b"-"
         self.ready = True
         self.after = b"0-0"
-        self.until = 0.0
+        self.until = self.due = 0.0
 
     @property
     def key(self) -> bytes:
@@ -194,7 +195,7 @@ class Share:
         slots = by_slot(store, [part.key for part in parts], False) if parts else []
         argv = [b"XREAD", b"COUNT", b"1"]
         if block is not None:
-            limits = [self.next, *(part.until for part in self.parts.values() if part.behind is not None)]
+            limits = [self.next, *(part.due if part.behind is None else part.until for part in self.parts.values())]
             most = max(0.001, min(limits) - monotonic())
             if len(slots) > 1:
                 most = min(most, LOOK)

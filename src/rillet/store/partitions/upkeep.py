@@ -15,19 +15,24 @@ of the next epoch. A group reads the next epoch when it has acknowledged everyth
 entries of one key in their order, and nothing is copied. The price: a message that nobody acknowledges holds the group
 in its epoch; `max_deliveries` bounds this.
 
+**Delayed entries** of an epoch that has ended move to the next one: `moved`, by the consumers of any group.
+
 **Deletion.** The keys of an ended epoch stay, as the acknowledged entries of any stream stay, until `delete_drained`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from rillet.errors import PartitionMismatch
-from rillet.keyspace.helper_keys import consumers_key, delayed_key, owner_key, partitions_key, retries_key
-from rillet.store.arguments.encoding import decode
+from rillet.keyspace.helper_keys import consumers_key, delayed_key, moved_key, owner_key, partitions_key, retries_key
+from rillet.store.arguments.encoding import decode, find_field
 from rillet.store.command_steps import Commands
+from rillet.store.consuming.atomic_steps import STEP_SIZE
+from rillet.store.consuming.delays import fields_of, scored, waiting_command
 from rillet.store.partitions import scripts
-from rillet.store.partitions.layout import Layout, keys_of, layout_of
+from rillet.store.partitions.layout import Layout, keys_of, layout_of, partition_of
 
 
 def described(name: bytes) -> Commands[Layout | None]:
@@ -120,6 +125,25 @@ def advanced(name: bytes, group: bytes, epoch: int) -> Commands[None]:
     yield scripts.advance(name, group, epoch)
 
 
+def moved(name: bytes, epoch: int, key: bytes) -> Commands[bool]:
+    """Move the delayed entries of a sealed partition to the next epoch; return whether that exists."""
+    layout = yield from described(name)
+    if layout is None or epoch + 1 not in layout.epochs:
+        return False
+    targets = keys_of(name, epoch + 1, layout.epochs[epoch + 1])
+    while True:
+        members = scored((yield waiting_command(delayed_key(key), STEP_SIZE)))
+        if not members:
+            return True
+        parts: dict[bytes, list[tuple[bytes, float]]] = {}
+        for member, due in members:
+            value: Any = find_field(fields_of(member), layout.by)
+            parts.setdefault(targets[partition_of(value, len(targets))], []).append((member, due))
+        if not all((yield [scripts.move(key, target, some) for target, some in parts.items()])):
+            return False
+        yield [b"ZREM", delayed_key(key), *[member for member, _ in members]]
+
+
 def ungrouped(layout: Layout, group: bytes) -> Commands[bool]:
     """Delete a group; return whether it existed."""
     record = consumers_key(layout.name, group)
@@ -173,7 +197,7 @@ def _without(name: bytes, epochs: Iterable[tuple[int, int]], groups: Iterable[by
             deleted += int((yield [b"UNLINK", key]))
             for group in groups:
                 yield [b"UNLINK", owner_key(key, group), retries_key(key, group)]
-            yield [b"UNLINK", delayed_key(key)]
+            yield [b"UNLINK", delayed_key(key), moved_key(key)]
         yield [b"HDEL", partitions_key(name), b"deleted:%d" % epoch]
     return deleted
 
@@ -190,6 +214,6 @@ def deleted(name: bytes) -> Commands[int]:
 
 
 __all__ = [
-    "advanced", "check", "deleted", "described", "drained", "finished", "grouped", "missing_key", "opened",
+    "advanced", "check", "deleted", "described", "drained", "finished", "grouped", "missing_key", "moved", "opened",
     "repartitioned", "ungrouped",
 ]  # fmt: skip

@@ -109,7 +109,8 @@ class AsyncPartitionedConsumer(AsyncMessageReader[T]):
 
     messages() has the options of Consumer.messages. claim_idle is the lease of the consumer, by default 30 seconds: if
     the loop asks for no message for so long, its partitions go to other consumers. heartbeat=True renews it from a
-    thread. A message that failed (`retry`, `nack`, backoff) holds the later ones of its partition back.
+    thread. A message that failed (`retry`, `nack`, backoff) holds the later ones of its partition back. order_by may
+    name only the `by` field, which orders the messages anyway.
     """
 
     __slots__ = ("group",)
@@ -130,9 +131,9 @@ class AsyncPartitionedConsumer(AsyncMessageReader[T]):
         return await self.group.ack(*messages, delete=delete)
 
     def _loop(self, options: DeliveryOptions) -> tuple[Prefetched, Leases]:
-        for name in ("order_by", "where"):
-            if getattr(options, name) is not None:
-                raise ValueError(f"{name} is not possible here: a partitioned stream is in the order of its `by` field")
+        if options.skipped == "leave":
+            raise ValueError("skipped='leave' is not possible in a partitioned stream: a message that is left would "
+                             "hold back its partition")  # fmt: skip
         lease = LEASE if options.claim_idle is None else max(0.01, seconds_in(options.claim_idle))
         share = Share(self.group.stream.key, self.group.key, self.key, lease, self._part)
         prefetched = PartitionPrefetched(share, options)
@@ -140,8 +141,8 @@ class AsyncPartitionedConsumer(AsyncMessageReader[T]):
 
     def _steps(self, options: DeliveryOptions, end: End, prefetched: Prefetched, leases: Leases) -> Steps[None]:
         assert isinstance(prefetched, PartitionPrefetched)
-        counting = replace(options, claim_idle=prefetched.share.lease)
-        return partition_delivery(self, counting, end, prefetched, leases)
+        counting = replace(options, claim_idle=prefetched.share.lease, order_by=None)
+        return partition_delivery(self, counting, end, prefetched, leases, options.order_field)
 
     def _part(self, epoch: int, partitions: int, number: int, token: int) -> AsyncConsumer[T]:
         return AsyncConsumer(self.group.part(epoch, partitions, number, token), self.key)

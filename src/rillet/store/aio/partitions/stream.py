@@ -6,19 +6,26 @@ Made from store/partitions/stream.py by `python -m tools.make_aio`; edit that fi
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
-from typing import TYPE_CHECKING, Any, Generic
+from datetime import datetime
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Generic, overload
 
 from rillet.errors import CommandError
+from rillet.keyspace.helper_keys import delayed_key
 from rillet.store.aio.command_steps import drive
 from rillet.store.aio.partitions.group import AsyncPartitionedGroup
 from rillet.store.aio.stream import AsyncStream
 from rillet.store.arguments.argument_checks import flag, items_of, whole_number
+from rillet.store.arguments.durations import Seconds
 from rillet.store.arguments.encoding import decode, encode_name, find_field, parse_id
 from rillet.store.arguments.policies import add_arguments
 from rillet.store.arguments.positions import Position, encode_position
 from rillet.store.command_steps import Commands
+from rillet.store.consuming.atomic_steps import MOST_WORDS
+from rillet.store.consuming.delays import WAITING, DelayedEntry, delayed_of, due_time, moment, waiting_command
 from rillet.store.entry import Entry, T
 from rillet.store.partitions.layout import MOST_PARTITIONS, Layout, is_sealed
+from rillet.store.partitions.scripts import add_later
 from rillet.store.partitions.stream import _Merge
 from rillet.store.partitions.upkeep import deleted, described, drained, finished, missing_key, opened, repartitioned
 from rillet.store.stats import StoreStats
@@ -54,16 +61,32 @@ class AsyncPartitionedStream(Generic[T]):
 
     # -- writing -------------------------------------------------------------------------------------
 
+    @overload
     async def add(self, fields: T, *, maxlen: int | None = None, minid: Position | None = None,
-                  approximate: bool = True, limit: int | None = None) -> StreamID:  # fmt: skip
+                  approximate: bool = True, limit: int | None = None) -> StreamID: ...  # fmt: skip
+
+    @overload
+    async def add(self, fields: T, *, delay: Seconds, maxlen: int | None = None, minid: Position | None = None,
+                  approximate: bool = True, limit: int | None = None) -> datetime: ...  # fmt: skip
+
+    @overload
+    async def add(self, fields: T, *, at: datetime, maxlen: int | None = None, minid: Position | None = None,
+                  approximate: bool = True, limit: int | None = None) -> datetime: ...  # fmt: skip
+
+    async def add(self, fields: T, *, maxlen: int | None = None, minid: Position | None = None,
+                  approximate: bool = True, limit: int | None = None, delay: Seconds | None = None,
+                  at: datetime | None = None) -> Any:  # fmt: skip
         """Append an entry to its partition and return its ID there (XADD). O(fields)
 
         ValueError if it lacks the `by` field. maxlen, minid, approximate, limit: trim the partition; see Stream.add.
+        delay, at: append the entry so many seconds later, or at a time, by the clock of the store; return that time.
         """
-        options = add_arguments(False, None, maxlen, minid, approximate, limit)
+        options, due = self._options(maxlen, minid, approximate, limit, delay, at)
+        if due is not None:
+            return (await self._send(options, due, [fields]))[0]
         while True:
             layout = await self._current()
-            argv = self._command(layout, options, fields)
+            argv = self._command(layout, options, None, fields)
             try:
                 made = await self.store.id_of(argv)
             except CommandError as error:
@@ -74,33 +97,56 @@ class AsyncPartitionedStream(Generic[T]):
                 return made
             await self._follow(layout)
 
+    @overload
     async def add_many(self, entries: Iterable[T], *, batch: int = BATCH, maxlen: int | None = None,
                        minid: Position | None = None, approximate: bool = True,
-                       limit: int | None = None) -> list[StreamID]:  # fmt: skip
-        """Append entries to their partitions and return their IDs, in the same order.
+                       limit: int | None = None) -> list[StreamID]: ...  # fmt: skip
+
+    @overload
+    async def add_many(self, entries: Iterable[T], *, delay: Seconds, batch: int = BATCH, maxlen: int | None = None,
+                       minid: Position | None = None, approximate: bool = True,
+                       limit: int | None = None) -> list[datetime]: ...  # fmt: skip
+
+    @overload
+    async def add_many(self, entries: Iterable[T], *, at: datetime, batch: int = BATCH, maxlen: int | None = None,
+                       minid: Position | None = None, approximate: bool = True,
+                       limit: int | None = None) -> list[datetime]: ...  # fmt: skip
+
+    async def add_many(self, entries: Iterable[T], *, batch: int = BATCH, maxlen: int | None = None,
+                       minid: Position | None = None, approximate: bool = True, limit: int | None = None,
+                       delay: Seconds | None = None, at: datetime | None = None) -> Any:  # fmt: skip
+        """Append entries to their partitions and return their IDs, in the same order; delay, at: see `add`.
 
         Each batch is one exchange. An entry without the `by` field raises ValueError before its batch is sent. If an
         entry is rejected, the other entries of its batch are added, and the error is raised.
         """
-        options = add_arguments(False, None, maxlen, minid, approximate, limit)
+        options, due = self._options(maxlen, minid, approximate, limit, delay, at)
         batch = whole_number(batch, "batch", 1)
-        ids: list[StreamID] = []
+        made: list[Any] = []
         waiting: list[T] = []
         for fields in items_of(entries, "entries", "entries"):
             waiting.append(fields)
             if len(waiting) >= batch:
-                ids += await self._send(options, waiting)
+                made += await self._send(options, due, waiting)
                 waiting = []
-        return ids + await self._send(options, waiting)
+        return made + await self._send(options, due, waiting)
 
-    async def _send(self, options: list[bytes], entries: list[T]) -> list[StreamID]:
+    def _options(
+        self, maxlen: int | None, minid: Position | None, approximate: bool, limit: int | None,
+        delay: Seconds | None, at: datetime | None,
+    ) -> tuple[list[bytes], tuple[bytes, int] | None]:  # fmt: skip
+        """Return the options of XADD, and when the entries are due; None for now."""
+        later = delay is not None or at is not None
+        return add_arguments(later, None, maxlen, minid, approximate, limit), due_time(delay, at) if later else None
+
+    async def _send(self, options: list[bytes], due: tuple[bytes, int] | None, entries: list[T]) -> list[Any]:
         """Append a batch; what a sealed partition refuses is added to the next epoch, in its order."""
-        made: dict[int, StreamID] = {}
+        made: dict[int, Any] = {}
         problem: CommandError | None = None
         left = list(enumerate(entries))
         while left:
             layout = await self._current()
-            commands = [self._command(layout, options, fields) for _, fields in left]
+            commands = [self._command(layout, options, due, fields) for _, fields in left]
             replies = await self.store.run_many(commands, raises=False)
             refused = []
             for item, reply in zip(left, replies, strict=True):
@@ -109,15 +155,15 @@ class AsyncPartitionedStream(Generic[T]):
                 elif isinstance(reply, CommandError):
                     problem = problem or reply
                 else:
-                    made[item[0]] = parse_id(reply)
+                    made[item[0]] = parse_id(reply) if due is None else moment(int(reply))
             left = refused
             if left:
                 await self._follow(layout)
         raised(problem)
         return [made[place] for place in sorted(made)]
 
-    def _command(self, layout: Layout, options: list[bytes], fields: T) -> list[bytes]:
-        """Return the XADD of an entry; ValueError if it lacks the `by` field."""
+    def _command(self, layout: Layout, options: list[bytes], due: tuple[bytes, int] | None, fields: T) -> list[bytes]:
+        """Return the command that appends an entry, now or when it is due; ValueError if it lacks the `by` field."""
         argv = [b"XADD", b"", *options, b"*"]
         head = len(argv)
         self._typed._append(argv, fields)
@@ -128,7 +174,22 @@ class AsyncPartitionedStream(Generic[T]):
                 f"selects its partition: {fields!r:.200}"
             )
         argv[1] = layout.key_for(value)
-        return argv
+        if due is None:
+            return argv
+        if len(argv) > MOST_WORDS:
+            raise ValueError(f"an entry with delay or at has at most {MOST_WORDS // 2 - 5} fields")
+        return add_later(argv[1], layout.epoch, *due, argv[2:])
+
+    async def delayed(self, count: int = 100) -> list[DelayedEntry]:
+        """Return up to `count` entries that wait until they are due, the next one first. O(partitions * count)"""
+        keys = (await self.layout()).all_keys()
+        replies = await self.store.run_many([waiting_command(delayed_key(key), count) for key in keys])
+        return sorted((one for reply in replies for one in delayed_of(reply)), key=attrgetter("due"))[:count]
+
+    async def delayed_count(self) -> int:
+        """Return how many entries wait until they are due. O(partitions)"""
+        keys = (await self.layout()).all_keys()
+        return sum(await self.store.run_many([[b"ZCOUNT", delayed_key(key), *WAITING] for key in keys]))
 
     # -- the form ------------------------------------------------------------------------------------
 
