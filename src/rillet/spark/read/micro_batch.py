@@ -35,6 +35,9 @@ slot, so each trigger looks.
 **A stream without a change costs little**: an equal reply of XINFO gives the same StreamInfo object (StreamInfoCache),
 by which the guard and the end of the batch recognize it.
 
+**A rillet server lists the streams that changed** (changed_streams.py). Then a trigger over more than MANY_STREAMS
+streams of a pattern reads the state of these only, and an idle query asks every 50 ms whether there are any.
+
 Finding the streams that match a pattern takes a SCAN of all keys. If a server has more than FEW_KEYS keys, the planner
 scans less often than once per batch, so that the scans take at most a twentieth of the query's time.
 """
@@ -53,9 +56,17 @@ from rillet.spark.groups.group_position import GroupFollower
 from rillet.spark.metrics import report
 from rillet.spark.option_types import EARLIEST
 from rillet.spark.options import Options
+from rillet.spark.read.changed_streams import ChangedStreams
 from rillet.spark.read.data_loss import DataLossGuard, Place
 from rillet.spark.read.entry_counts import CountInterval
-from rillet.spark.read.metadata import key_count, missing_stream, require_streams, selected_streams, wait_for_entries
+from rillet.spark.read.metadata import (
+    IDLE_MS,
+    key_count,
+    missing_stream,
+    require_streams,
+    selected_streams,
+    wait_for_entries,
+)
 from rillet.spark.read.offsets import Offset, Task
 from rillet.spark.read.range_planner import Batch, Left, Planner, SizedRange, StreamRange, ranges_between
 from rillet.spark.read.stream_info import StreamInfo, StreamInfoCache, stream_infos
@@ -108,6 +119,9 @@ class MicroBatchReader:
             None  # the counters that `next` has read in this trigger
         )
         self._cache = StreamInfoCache()
+        followed = options.stream_pattern if options.group is None else None
+        self._changes = ChangedStreams(self.servers, followed)
+        self._seen: dict[str, StreamInfo | None] | None = None  # the counters at the last look at many streams
         self._reported: tuple[object, Offset, dict[str, Any]] | None = None  # the last report, if nothing was unread
         self._look: IdleLook | None = None  # of the last trigger, if it found nothing to read
         self._infos: dict[str, StreamInfo | None] = {}  # the counters when the last batch was planned
@@ -139,6 +153,7 @@ class MicroBatchReader:
 
     def _forget_state(self) -> None:
         """Forget the group positions that this query has set: a crashed server may have lost its last writes."""
+        self._changes.forget()
         if self.group is not None:
             self.group.done.clear()
 
@@ -208,7 +223,7 @@ class MicroBatchReader:
     def _plan(self, start: Offset, least: int | None, cap: int | None, sure: bool) -> Offset | None:
         begun = monotonic()
         look, self._look = self._look, None
-        if look is not None and look.holds(start, begun) and not self._wait(look.states):
+        if look is not None and self._holds(look, start, begun) and not self._wait(look.states):
             self._look, self._infos_for_report = look, look.states.infos
             return None
         states = self._read_states(start)
@@ -220,7 +235,7 @@ class MicroBatchReader:
             if self._wait(states):
                 states = self._read_states(start)
                 sized = self._unread(states)
-            elif len(states.infos) > MANY_STREAMS:
+            elif len(states.infos) > MANY_STREAMS or self._changes.known:
                 self._look = IdleLook(start, states, monotonic(), took)
         if not sized:
             self._delayed_since = None
@@ -230,6 +245,10 @@ class MicroBatchReader:
         self._delayed_since = None
         self._infos, self._left = states.infos, batch.left
         return self._end(start, states, batch)
+
+    def _holds(self, look: IdleLook, start: Offset, now: float) -> bool:
+        """Return whether an earlier look is still right if nothing has changed since."""
+        return look.start is start if self._changes.known else look.holds(start, now)
 
     def tasks(self, start: Offset, end: Offset) -> Sequence[Task]:
         """Return the planned tasks of a batch; plan them now if the checkpoint, of an early version, has no plan."""
@@ -283,12 +302,17 @@ class MicroBatchReader:
 
     def _read_states(self, start: Offset) -> StreamStates:
         """Read the counters of the selected streams and of the streams in an offset, and check for data loss."""
-        streams = self._streams()
-        if self.options.partitioned_stream is not None:
-            from rillet.spark.read.partitioned import description, without_read
+        streams, infos = self._look_at_changes(start) or ([], {})
+        if not infos:
+            streams = self._streams()
+            if self.options.partitioned_stream is not None:
+                from rillet.spark.read.partitioned import description, without_read
 
-            start = without_read(start, description(self.options, self.servers))
-        infos = self._cache.infos(self.servers, [*streams, *start.streams])
+                start = without_read(start, description(self.options, self.servers))
+            infos = self._cache.infos(self.servers, [*streams, *start.streams])
+            self._seen = infos if len(infos) > MANY_STREAMS else None
+            if self._seen is None:
+                self._changes.forget()
         if self.options.partitioned_stream is not None:
             streams = self._readable(infos, start.streams)
         self._check_checkpoint(start, streams, infos)
@@ -304,6 +328,24 @@ class MicroBatchReader:
                 raise missing_stream(self.servers, stream)
         return StreamStates(infos, places)
 
+    def _look_at_changes(self, start: Offset) -> tuple[list[str], dict[str, StreamInfo | None]] | None:
+        """Return the selected streams and the counters of all streams by reading those that changed, if that is known.
+
+        The answer to the first question begins a look at all streams.
+        """
+        if self._seen is None:
+            return None
+        changed = self._changes.all_or_changed()
+        if changed is None:
+            return None
+        known = self._seen
+        if any(info is None and name not in start.streams for name, info in known.items()):
+            known = {name: info for name, info in known.items() if info is not None or name in start.streams}
+        if changed:
+            known = self._cache.changed(self.servers, known, changed, start.streams)
+        self._seen = known
+        return [name for name, info in known.items() if info is not None], known
+
     def _move_group(self, start: Offset, states: StreamStates) -> None:
         """Set the group's last delivered ID to `start`, because the sink has stored all entries up to it."""
         if self.group is not None:
@@ -317,7 +359,7 @@ class MicroBatchReader:
     def _check_checkpoint(self, start: Offset, streams: Sequence[str], infos: Mapping[str, StreamInfo | None]) -> None:
         """Raise ConnectorError if the checkpoint has streams that exist but that the query does not select."""
         named = self.options.keys()
-        there = start.streams if named else [stream for stream in start.streams if infos[stream] is not None]
+        there = start.streams if named else [stream for stream in start.streams if infos.get(stream) is not None]
         if (unselected := sorted({*there}.difference(streams))) and not named:
             unselected = sorted({*unselected}.difference(self._streams(now=True)))  # the last SCAN may be too old
         if unselected:
@@ -342,6 +384,8 @@ class MicroBatchReader:
 
     def _wait(self, states: StreamStates) -> bool:
         """Wait up to a tenth of a second for a new entry in any stream; return False if certainly none has arrived."""
+        if self._changes.known:
+            return self._changes.wait(IDLE_MS / 1000)
         bounds = {stream: EARLIEST if info is None else info.last for stream, info in states.infos.items()}
         return wait_for_entries(self.servers, bounds)
 

@@ -21,7 +21,7 @@ entry_counts.py states what these numbers prove about the entries after an ID. `
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,17 +100,39 @@ class StreamInfoCache:
         names = list(dict.fromkeys(streams))
         replies = _xinfo(servers, b"STREAM", [name.encode() for name in names])
         known, self._known = self._known, {}
-        found: dict[str, StreamInfo | None] = {}
         for name, reply in zip(names, replies, strict=True):
-            if reply is None:
+            if reply is not None:
+                self._keep(name, reply, known.get(name))
+        return {name: self._known[name][1] if name in self._known else None for name in names}
+
+    def changed(
+        self, servers: Servers, before: Mapping[str, StreamInfo | None], changed: Iterable[str], needed: Container[str]
+    ) -> dict[str, StreamInfo | None]:
+        """Return the counters of the streams of an earlier result, and of those that have appeared since then.
+
+        changed: the streams whose counters must be read. needed: the streams that may be None in the result; others are
+        left out if they are missing, or keys of another type.
+        """
+        names = list(changed)
+        replies = servers.each([(name.encode(), (b"XINFO", b"STREAM", name.encode())) for name in names])
+        found = dict(before)
+        for name, reply in zip(names, replies, strict=True):
+            if isinstance(reply, ReplyError):
+                if "no such key" not in str(reply) and (name in needed or "WRONGTYPE" not in str(reply)):
+                    raise stream_error(servers, name.encode(), "XINFO", str(reply))
+                self._known.pop(name, None)
                 found[name] = None
+                if name not in needed:
+                    del found[name]
                 continue
-            before = known.get(name)
-            if before is None or before[0] != reply:
-                before = reply, StreamInfo.from_reply(pairs_to_dict(reply))
-            self._known[name] = before
-            found[name] = before[1]
+            found[name] = self._keep(name, reply, self._known.get(name))
         return found
+
+    def _keep(self, name: str, reply: Any, before: tuple[Any, StreamInfo] | None) -> StreamInfo:
+        if before is None or before[0] != reply:
+            before = reply, StreamInfo.from_reply(pairs_to_dict(reply))
+        self._known[name] = before
+        return before[1]
 
 
 def xinfo_streams(servers: Servers, keys: Sequence[bytes]) -> list[dict[str, Any] | None]:
