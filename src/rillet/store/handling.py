@@ -33,9 +33,8 @@ from rillet.loggers import logger
 from rillet.store.arguments.argument_checks import whole_number
 from rillet.store.arguments.encoding import decode, encode, encode_name
 from rillet.store.command_steps import Commands, drive
-from rillet.store.consuming.atomic_steps import lease
 from rillet.store.consuming.delays import Exponential
-from rillet.store.consuming.delivery import dead_letter
+from rillet.store.consuming.delivery import dead_letter, given_up
 from rillet.store.consuming.delivery_options import STOP_CHECK, Stop
 
 if TYPE_CHECKING:
@@ -166,18 +165,17 @@ class Handling:
             self.failed += 1
         LOGGER.warning("%s: it stays pending", error)
 
-    def given_up(self, message: Any, error: Exception) -> Commands[bool]:
-        """Write the dead letter of a message that failed for the last time; return whether to acknowledge it.
+    def last_failure(self, message: Any, error: Exception) -> Commands[None]:
+        """Give a message up that failed for the last time, with the error in its dead letter.
 
         messages() itself gives up messages whose worker was killed, and knows no error of these.
         """
         most, target = self.options["max_deliveries"], self.options["dead_letters"]
         if most is None or target is None or message.settled or message.deliveries < most:
-            return False
-        if (yield lease(message.group, message.consumer, b"renew", [message])):
-            return False  # another consumer has it
-        yield [*dead_letter(encode_name(target), message), b"_error", encode(_text(error)[:_LONGEST_ERROR])]
-        return True
+            return
+        letter = [*dead_letter(encode_name(target), message), b"_error", encode(_text(error)[:_LONGEST_ERROR])]
+        yield from given_up(message, letter)
+        message.settled = True
 
 
 def _text(error: Exception) -> str:
@@ -240,8 +238,7 @@ def _handle(message: Message[Any], handling: Handling) -> None:
         raise
     except Exception as error:
         handling.broke(message, error)
-        if drive(message.group.store, handling.given_up(message, error)):
-            message.ack()
+        drive(message.group.store, handling.last_failure(message, error))
 
 
 # -- tasks ---------------------------------------------------------------------------------------------
@@ -301,8 +298,7 @@ async def _handle_async(message: AsyncMessage[Any], handling: Handling) -> None:
         raise
     except Exception as error:
         handling.broke(message, error)
-        if await drive_async(message.group.store, handling.given_up(message, error)):
-            await message.ack()
+        await drive_async(message.group.store, handling.last_failure(message, error))
 
 
 __all__ = ["BACKOFF", "Handled", "Handling", "run_in_tasks", "run_in_threads"]

@@ -419,10 +419,10 @@ def _claim(consumer: AsyncConsumer[Any], idle_ms: int, ids: Sequence[bytes],
 def _discard(message: AsyncMessage[Any], options: DeliveryOptions) -> Commands[None]:
     """Move a failed message to the dead letters, or drop it."""
     letters = options.dead_letters
-    yield from _given_up(message, None if letters is None else dead_letter(encode_name(letters), message))
+    yield from given_up(message, None if letters is None else dead_letter(encode_name(letters), message))
 
 
-def _given_up(message: AsyncMessage[Any], letter: list[bytes] | None) -> Commands[None]:
+def given_up(message: AsyncMessage[Any], letter: list[bytes] | None) -> Commands[None]:
     """Write a dead letter, if there is one, and acknowledge its message, if that still belongs to the consumer.
 
     It is one step (consuming/atomic_steps.py): a worker that was paused before gives up no message that another one
@@ -538,7 +538,7 @@ def _set_aside(message: AsyncMessage[Any], problem: InvalidEntry, options: Deliv
     if action == "skip":
         LOGGER.warning("%s: acknowledged and skipped", problem)
         if pending:
-            yield from _given_up(message, None)
+            yield from given_up(message, None)
     elif not isinstance(action, str):
         yield from _bury(message, problem, action.key, pending)
     elif options is None:
@@ -558,7 +558,7 @@ def _bury(message: AsyncMessage[Any], problem: InvalidEntry, key: bytes, pending
     letter = [*dead_letter(key, message), b"_error", encode(problem.reason)]
     try:
         if pending:
-            yield from _given_up(message, letter)
+            yield from given_up(message, letter)
         else:
             yield letter
     except CommandError as error:
@@ -610,6 +610,7 @@ __all__ = [
     "counted",
     "dead_letter",
     "delivery",
+    "given_up",
     "new_messages_of",
     "read_commands",
     "read_options",

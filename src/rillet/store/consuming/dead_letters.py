@@ -3,7 +3,7 @@
     <the entry's fields>  _stream <key>  _group <name>  _id <ID>  _deliveries <number>  [_error <text>]
 
 The consumers' `messages()` and the inspector write this format. `own_fields` removes what was added, so that an entry
-returns to its stream as it was (`rillet pipeline dead-letters --reprocess`). The origin is at the end, so a field of
+returns to its stream as it was (`rillet dead-letters --requeue`). The origin is at the end, so a field of
 the entry itself with one of these names stays. It also reads the format of earlier inspectors:
 
     <the entry's fields>  dead-letter-of <key>  dead-letter-id <ID>  dead-letter-group <name>
