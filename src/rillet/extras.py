@@ -12,6 +12,7 @@ from rillet.errors import MissingExtra
 # For each extra: the modules to import, with the name of the package where it differs.
 _MODULES = {
     "arrow": {"pyarrow": ""},
+    "cli": {"prompt_toolkit": ""},
     "codecs": {"msgspec": ""},
     "completion": {"shtab": ""},
     "delta": {"pyarrow": "", "deltalake": ""},

@@ -50,6 +50,7 @@ for extra, module, code in USES:
 COMMANDS = [
     ("inspect", "textual", ["top", "{place}"], 2),
     ("completion", "shtab", ["completion", "bash"], 2),
+    ("cli", "prompt_toolkit", ["cli", "{place}"], 2),
     ("spark", "pyspark", ["pipeline", "lag"], 2),
     ("metrics", "prometheus_client", ["serve", "--port", "0", "--metrics-port", "19999"], 1),
 ]

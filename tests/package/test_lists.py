@@ -72,7 +72,7 @@ def test_the_overview_shows_every_folder_and_subcommand() -> None:
     folders = {path.parent.name for path in (ROOT / "src" / "rillet").glob("*/__init__.py")}
     assert set(re.findall(r"^  (\w+)/ ", layout, re.MULTILINE)) == folders
     line = layout.split("  cli/ ", 1)[1]
-    assert set(re.findall(r"\w+", line)) - {"rillet"} == set(SUBCOMMANDS)
+    assert set(re.findall(r"[\w-]+", line)) - {"rillet"} == set(SUBCOMMANDS)
 
 
 def test_the_overview_has_the_layers_that_lint_checks() -> None:

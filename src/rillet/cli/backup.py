@@ -1,10 +1,10 @@
-"""`rillet backup SOURCE TARGET [--quick]`: copy the data of a running store or server, without stopping it.
+"""`rillet backup PATH|URL TARGET [--quick]`: copy the data of a running store or server, without stopping it.
 
-SOURCE is the directory of a store or of a server, a log, an RDB file, or a url (redis://, rediss://, unix://).
+PATH|URL is the directory of a store or of a server, a log, an RDB file, or a url (redis://, rediss://, unix://).
 
     a directory      its log is copied up to its present end; the process that writes it takes no part and does not wait
     a url            the server sends the data of this moment as to a replica (SYNC); if it refuses, it saves an RDB
-                     file (BGSAVE), which is copied if SOURCE runs on this machine
+                     file (BGSAVE), which is copied if it runs on this machine
 
 TARGET is a new directory, which rillet.open, rillet serve --appendonly yes and redis-server --appendonly yes open, or
 an RDB file, if its name ends with .rdb. It is complete, or has no data: a failed or interrupted backup leaves none. It
@@ -23,9 +23,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from rillet.cli.output import guarded
+from rillet.cli.output import guarded, json_argument, print_json
+from rillet.cli.places import PLACE
 from rillet.client.address import Address
 from rillet.persistence.aof.end import moment
 from rillet.transfer.backup import Backup, back_up, back_up_server
@@ -36,11 +39,13 @@ DAMAGED = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", help="a directory of a store or server, a log, an RDB file, or a server's url")
-    parser.add_argument("target", type=Path, help="a new directory, or a new RDB file (*.rdb)")
+    parser.add_argument("source", metavar=PLACE,
+                        help="a directory of a store or server, a log, an RDB file, or a server's url")  # fmt: skip
+    parser.add_argument("target", type=Path, metavar="TARGET", help="a new directory, or a new RDB file (*.rdb)")
     parser.add_argument("--quick", action="store_true", help="verify checksums only, without loading the copy")
     parser.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS",
                         help="how long to wait for a server (default: 60)")  # fmt: skip
+    json_argument(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -53,11 +58,23 @@ def _run(options: argparse.Namespace) -> None:
     if "://" in options.source:
         server = ServerData(Address.parse(options.source, strict=False), options.timeout)
         made = back_up_server(server.receive, options.target, quick=options.quick)
-        print_report(made, f"{server.address} ({server.how})")
+        source = f"{server.address} ({server.how})"
     else:
         made = back_up(Path(options.source), options.target, quick=options.quick)
-        print_report(made, options.source)
-    print(f"{options.target}: {_restorable(made)}")
+        source = options.source
+    if options.json:
+        print_json(facts(made, source))
+    else:
+        print_report(made, source)
+        print(f"{options.target}: {_restorable(made)}")
+
+
+def facts(made: Backup, source: str) -> dict[str, Any]:
+    """Return the report for programs: bytes, seconds, the times of the log in seconds since 1970 or null."""
+    end = {name: None if value == -1 else value for name, value in asdict(made.end).items()}
+    return {"source": source, "target": made.target, "files": made.files, "bytes": made.bytes, "seconds": made.seconds,
+            "log": {name: end[name] for name in ("commands", "base", "first", "last", "beyond", "torn")},
+            "verified": made.verified}  # fmt: skip
 
 
 def _restorable(made: Backup) -> str:

@@ -14,9 +14,10 @@ Exit status: 0 no damage (or repaired, or nothing lost), 1 damage, 2 nothing cou
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from pathlib import Path
 
-from rillet.cli.output import guarded
+from rillet.cli.output import coloured, guarded, json_argument, print_json
 from rillet.errors import NewerFormat, NotAStore, StoreError
 from rillet.host.directory import MARKER, check_marker
 from rillet.persistence.checking import MANY_DATABASES, CheckReport, Damage, check, repair
@@ -32,11 +33,14 @@ SOUND, DAMAGED = 0, 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("path", type=Path, help="a directory of a store or server, a log, or an RDB file")
+    parser.add_argument("path", type=Path, metavar="PATH",
+                        help="a directory of a store or server, a log, or an RDB file")  # fmt: skip
     parser.add_argument("--repair", action="store_true", help="remove a torn last record; a copy of the file is kept")
     parser.add_argument("--salvage", type=Path, metavar="OUT",
                         help="write everything sound to OUT, a new directory or an RDB file")  # fmt: skip
-    parser.add_argument("--quiet", action="store_true", help="print damage only")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--quiet", action="store_true", help="print damage only")
+    json_argument(form)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -47,24 +51,29 @@ def run(options: argparse.Namespace) -> int:
 def _run(options: argparse.Namespace) -> int:
     path: Path = options.path
     if options.salvage is not None:
-        return _salvage(path, options.salvage, options.quiet)
+        return _salvage(path, options.salvage, options.quiet, options.json)
     report = _checked(path)
-    _print(report, options.quiet)
+    if not options.json:
+        _print(report, options.quiet)
+    repaired = []
     if options.repair and any(damage.torn for damage in report.damages):
         for damage in report.damages:
             if damage.torn:
                 copy = repair(path, damage)
-                print(f"repaired: {damage.path} was cut to {damage.offset} bytes; copy of the original: {copy}")
+                repaired.append({"path": damage.path, "cut_to": damage.offset, "copy": copy})
+                if not options.json:
+                    print(f"repaired: {damage.path} was cut to {damage.offset} bytes; copy of the original: {copy}")
         report = _checked(path)
-        _print(report, quiet=True)
-    if report.sound:
-        if not options.quiet:
-            print("sound")
-        return SOUND
-    return DAMAGED
+        if not options.json:
+            _print(report, quiet=True)
+    if options.json:
+        print_json({"path": path, "sound": report.sound, **asdict(report), "repaired": repaired})
+    elif report.sound and not options.quiet:
+        print(coloured("sound", "green"))
+    return SOUND if report.sound else DAMAGED
 
 
-def _salvage(path: Path, out: Path, quiet: bool) -> int:
+def _salvage(path: Path, out: Path, quiet: bool, as_json: bool) -> int:
     """Write the sound data of a damaged file or directory to `out`, and print the losses; return the exit status."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise StoreError(f"{out} exists: --salvage expects a new name")
@@ -76,8 +85,12 @@ def _salvage(path: Path, out: Path, quiet: bool) -> int:
         write_rdb(out, engine)
     else:
         write_directory(out, engine)
+    if as_json:
+        print_json({"path": path, "out": out, "keys": report.keys, "commands": report.commands,
+                    "losses": report.losses, "remarks": report.remarks})  # fmt: skip
+        return DAMAGED if report.losses else SOUND
     for loss in report.losses:
-        print(f"LOST {loss}")
+        print(f"{coloured('LOST', 'red')} {loss}")
     for line in [] if quiet else report.remarks:
         print(line)
     lost = sum(loss.end - loss.start for loss in report.losses)
@@ -108,4 +121,4 @@ def _print(report: CheckReport, quiet: bool) -> None:
         print(line)
     for damage in report.damages:
         hint = "; --repair removes this torn record" if damage.torn else ""
-        print(f"DAMAGED {damage}{hint}")
+        print(f"{coloured('DAMAGED', 'red')} {damage}{hint}")

@@ -1,6 +1,6 @@
-"""`rillet delayed PLACE [STREAM ...]`: what waits until it is due: delayed entries, and messages that are tried again.
+"""`rillet delayed PATH|URL [STREAM ...]`: what waits until it is due: delayed entries, and retries of messages.
 
-PLACE is the directory of a store, or a url, as for `rillet stats`. For each delayed entry of a stream: when it is due,
+PATH|URL is a directory or a url, as for `rillet stats`. For each delayed entry of a stream: when it is due,
 when it was added, and its fields. For each retry of a group: when it is due, and the ID of the message.
 
 Exit status: 0, or 2 if there is nothing to show.
@@ -12,8 +12,8 @@ import argparse
 import json
 
 from rillet.cli.output import guarded, number, safe, table
+from rillet.cli.places import opened, place_arguments
 from rillet.cli.stats import time_text
-from rillet.store.backends.read_access import visit
 from rillet.store.store import Store
 from rillet.store.stream import Stream
 
@@ -21,7 +21,7 @@ _WIDEST = 100  # characters of the fields of an entry
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("place", metavar="PATH|URL", help="the directory of a store, or the url of a server")
+    place_arguments(parser)
     parser.add_argument("streams", nargs="*", metavar="STREAM", help="only these streams; by default all with delays")
     parser.add_argument("-n", "--lines", type=int, default=10, metavar="N",
                         help="show the next N of each stream and group (default 10)")  # fmt: skip
@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _print(options: argparse.Namespace) -> None:
-    with visit(options.place) as store:
+    with opened(options) as store:
         names = options.streams or _names(store)
         if not names and not options.json:
             print("nothing is delayed")

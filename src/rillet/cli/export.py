@@ -1,6 +1,6 @@
-"""`rillet export SOURCE OUT.rdb [--rdb-version N]`: write the data of a store, a log or an RDB file as an RDB file.
+"""`rillet export PATH OUT.rdb [--rdb-version N]`: write the data of a store, a log or an RDB file as an RDB file.
 
-SOURCE is the directory of a store or a server, the folder or the manifest of a log, a log of one file, or an RDB file.
+PATH is the directory of a store or a server, the folder or the manifest of a log, a log of one file, or an RDB file.
 It is not changed. OUT.rdb has the oldest version that can store everything, or the requested one, so that an older
 server can load it:
 
@@ -23,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-from rillet.cli.output import guarded
+from rillet.cli.output import guarded, json_argument, print_json
 from rillet.errors import LogCorrupt, StoreError
 from rillet.persistence.aof.loader import replay
 from rillet.persistence.aof.manifest import read_manifest
@@ -48,12 +48,14 @@ Progress = Callable[[int, int], None]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", type=Path, help="a directory of a store or server, a log, or an RDB file")
+    parser.add_argument("source", type=Path, metavar="PATH",
+                        help="a directory of a store or server, a log, or an RDB file")  # fmt: skip
     parser.add_argument("out", type=Path, metavar="OUT.rdb", help="the file to write")
     parser.add_argument("--rdb-version", type=_version, metavar="N", help="9 to 14, or 80 (Valkey 9)")
     parser.add_argument("--lossy", action="store_true", help="exit with status 0 even if data was omitted")
     parser.add_argument("--skip-foreign", action="store_true", help="omit function libraries and modules' data")
     parser.add_argument("--force", action="store_true", help="replace an existing OUT.rdb")
+    json_argument(parser)
 
 
 def _version(text: str) -> int:
@@ -85,9 +87,13 @@ def _run(options: argparse.Namespace) -> int:
                 if error.filename is not None and Path(error.filename).parent == out.parent:  # a temporary file
                     error.filename = str(out)
                 raise
+    version = _version_of(out)
+    if options.json:
+        print_json({"source": source, "out": out, "version": version, "keys": keys, "bytes": out.stat().st_size,
+                    "lost": [entry._asdict() for entry in lost]})  # fmt: skip
+        return LEFT_OUT if lost and not options.lossy else CARRIED
     for entry in lost:
         print(f"omitted from {_name(entry)}: {entry.what}")
-    version = _version_of(out)
     print(f"{out}: RDB version {version}, {keys} keys, {out.stat().st_size} bytes, for {_READERS[version]}")
     if lost:
         values = len({(entry.database, entry.key) for entry in lost})

@@ -1,11 +1,13 @@
-"""`rillet groups PLACE [STREAM ...]`: groups with their consumers, and their pending messages, longest idle first.
+"""`rillet groups PATH|URL [STREAM ...]`: groups with their consumers, and their pending messages, longest idle first.
 
-PLACE is the directory of a store, or a url, as for `rillet stats`. For each pending message: its ID, consumer, the time
+PATH|URL is a directory or a url, as for `rillet stats`. For each pending message: its ID, consumer, the time
 since its delivery, and the number of deliveries. A released message (XNACK) has no consumer. For a group with an order
 by key (consuming/order_steps.py): its keys, longest held first, each with its consumer and number of messages.
 
 --collect SECONDS first deletes the consumers that sent no command for so long, and hands their pending messages on
-(Group.collect). It is the only option that changes the place, and opens a directory that no process has open.
+(Group.collect). --group NAME --reset TIME|ID first lets the group deliver again from an entry, a time or an age on:
+`-` is the first entry, `$` skips all. Pending messages stay pending (Group.reset_to). These two options change the
+place, and open a directory that no process has open.
 
 Exit status: 0, or 2 if there is nothing to show.
 """
@@ -15,14 +17,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rillet.cli.output import FAILED, guarded, identity, number, safe, table
+from rillet.cli.places import first_id, opened, place_arguments, position_of
 from rillet.cli.stats import consumer_table, group_notes, lag_text
 from rillet.errors import CommandError, StoreError
-from rillet.store.backends.read_access import visit
 from rillet.store.info_records import OrderedKey, PendingEntry
-from rillet.store.opening import open as open_store
 from rillet.store.stats import PENDING, GroupStats, StreamStats, plain
 from rillet.store.store import Store
 from rillet.units import duration
@@ -31,7 +32,7 @@ _PAGE = 1000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("place", metavar="PATH|URL", help="the directory of a store, or the url of a server")
+    place_arguments(parser)
     parser.add_argument("streams", nargs="*", metavar="STREAM", help="only these streams; by default all")
     parser.add_argument("-n", "--lines", type=int, default=10, metavar="N",
                         help="show N pending messages of each group (default 10)")  # fmt: skip
@@ -39,6 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help=f"read up to N pending messages of a group to find these (default {PENDING})")  # fmt: skip
     parser.add_argument("--collect", type=float, metavar="SECONDS",
                         help="first delete consumers that were silent so long, hand their messages on")  # fmt: skip
+    parser.add_argument("--group", metavar="NAME", help="only the groups of this name")
+    parser.add_argument("--reset", type=position_of, metavar="TIME|ID",
+                        help="first move the group there: an ID, a time, an age (10m), - or $")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print one line of JSON for each group")
 
 
@@ -47,20 +51,25 @@ def run(options: argparse.Namespace) -> int:
     if options.collect is not None and not 0 <= options.collect < 1e12:
         print(f"rillet: --collect must be a number of seconds from 0 on, not {options.collect:g}", file=sys.stderr)
         return FAILED
+    if options.reset is not None and (options.group is None or not options.streams):
+        print("rillet: --reset needs the names of the streams, and --group NAME", file=sys.stderr)
+        return FAILED
     return guarded(lambda: _print(options))
 
 
 def _print(options: argparse.Namespace) -> None:
-    with _opened(options) as store:
+    with opened(options, write=options.collect is not None or options.reset is not None) as store:
         if options.collect is not None:
             _collect(store, options)
+        if options.reset is not None:
+            _reset(store, options)
         stats = store.stats(*options.streams, pending=options.pending, memory=False)
         if not options.json and not stats.streams:
             print("no streams")
         for stream in stats.streams:
             if not options.json and not stream.groups:
                 print(f"{safe(stream.name)}: no groups")
-            for group in stream.groups:
+            for group in _chosen(stream.groups, options):
                 entries = _oldest(store, stream, group, options.pending)[: max(options.lines, 0)]
                 keys = _keys(store, stream, group, options.lines)
                 if options.json:
@@ -80,13 +89,21 @@ def _keys(store: Store, stream: StreamStats, group: GroupStats, most: int) -> li
         return []
 
 
-def _opened(options: argparse.Namespace) -> Store:
-    """Return the store of the place; with --collect, one that can be written."""
-    store = visit(options.place)
-    if options.collect is None or store.url is not None:
-        return store
-    store.close()  # a read-only view of a directory that no process has open
-    return open_store(options.place)
+def _chosen(groups: Sequence[GroupStats], options: argparse.Namespace) -> list[GroupStats]:
+    return [group for group in groups if options.group in (None, group.name)]
+
+
+def _reset(store: Store, options: argparse.Namespace) -> None:
+    """Move the group in each stream, and print where it is; StoreError if a stream has no such group."""
+    position = options.reset if isinstance(options.reset, str) else first_id(store, options.reset)
+    groups = [store.stream(name).group(options.group, create=False) for name in options.streams]
+    for group in groups:
+        group.info()  # raises before the first change
+    for group in groups:
+        group.reset_to(position)
+        if not options.json:
+            print(f"{safe(group.stream.name)} / {safe(group.name)}: delivers again after "
+                  f"{identity(group.info().last_delivered_id)}", flush=True)  # fmt: skip
 
 
 def _collect(store: Store, options: argparse.Namespace) -> None:
@@ -94,6 +111,8 @@ def _collect(store: Store, options: argparse.Namespace) -> None:
     for name in options.streams or [stream.name for stream in store.streams()]:
         stream = store.stream(name)
         for info in stream.groups():
+            if options.group not in (None, info.name):
+                continue
             for consumer, messages in stream.group(info.name, create=False).collect(options.collect).items():
                 if options.json:
                     print(json.dumps({"stream": stream.name, "group": info.name, "deleted": consumer,

@@ -1,6 +1,6 @@
-"""`rillet import SOURCE TARGET`: copy all keys of files or of a server into a store or a server.
+"""`rillet import PATH|URL TARGET`: copy all keys of files or of a server into a store or a server.
 
-SOURCE is an RDB file, a log (its folder, its manifest, or a single file), the directory of a store or a server, or a
+PATH|URL is an RDB file, a log (its folder, its manifest, or a single file), the directory of a store or a server, or a
 url. TARGET is the directory of a store, which is created if it does not exist, or a url. A url is redis://[user:
 password@]host[:port][/db], rediss://..., redis+cluster://host:port,... or unix:///path. With /db (or ?db=n), it means
 that database only; without it, all databases. The source is not changed.
@@ -25,7 +25,8 @@ from pathlib import Path
 
 import rillet
 from rillet.cli.export import read_source
-from rillet.cli.output import guarded
+from rillet.cli.output import guarded, json_argument, print_json
+from rillet.cli.places import PLACE
 from rillet.errors import StoreError
 from rillet.persistence.checking import MANY_DATABASES, held
 from rillet.persistence.rdb.writer import Lost
@@ -49,13 +50,15 @@ _NAMED = 20  # how many rejected keys are named
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", help="an RDB file, a log, a directory of a store or server, or a server's url")
-    parser.add_argument("target", help="a directory of a store, new or existing, or a server's url")
+    parser.add_argument("source", metavar=PLACE,
+                        help="an RDB file, a log, a directory of a store or server, or a server's url")  # fmt: skip
+    parser.add_argument("target", metavar="TARGET", help="a directory of a store, new or existing, or a server's url")
     parser.add_argument("--merge", choices=("refuse", "skip", "replace"),
                         help="allow a target with keys; what to do with a key that it already has")  # fmt: skip
     parser.add_argument("--lossy", action="store_true", help="exit with status 0 even if data was omitted")
     parser.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS",
                         help="how long to wait for a server (default: 60)")  # fmt: skip
+    json_argument(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -98,7 +101,7 @@ class _Import:
         if new is not None:
             write_directory(Path(self.target), new)
             highest = max((database.index for database in new.databases if len(database)), default=0)
-            if highest >= Settings().databases:
+            if highest >= Settings().databases and not self.options.json:
                 print(f"{self.target} has keys in database {highest}: open it with databases={highest + 1}")
         return self._report(shown, source, result)
 
@@ -142,6 +145,17 @@ class _Import:
         return target
 
     def _report(self, shown: str, source: ServerSource | FileSource, result: Copied) -> int:
+        target = self.target.rpartition("@")[2] if _is_url(self.target) else self.target
+        status = LEFT_OUT if (result.lost or result.rejected) and not self.options.lossy else COPIED
+        if self.options.json:
+            print_json({
+                "source": shown, "target": target, "keys": result.keys, "kept": result.kept,
+                "expired": source.expired if isinstance(source, FileSource) else 0,
+                "rejected": [{"database": database, "key": key, "reason": reason}
+                             for database, key, reason in result.rejected],
+                "lost": [lost._asdict() for lost in result.lost], "seconds": monotonic() - self.began,
+            })  # fmt: skip
+            return status
         for lost in result.lost:
             print(f"omitted from {_name(lost.database, lost.key)}: {lost.what}")
         for database, key, reason in result.rejected[:_NAMED]:
@@ -153,9 +167,8 @@ class _Import:
             parts.append(f"{result.kept:,} that it already had kept")
         if isinstance(source, FileSource) and source.expired:
             parts.append(f"{source.expired:,} expired")
-        target = self.target.rpartition("@")[2] if _is_url(self.target) else self.target
         print(f"{target}: {', '.join(parts)} in {monotonic() - self.began:.1f} s")
-        return LEFT_OUT if (result.lost or result.rejected) and not self.options.lossy else COPIED
+        return status
 
 
 def _name(database: int, key: bytes) -> str:

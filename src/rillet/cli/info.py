@@ -11,9 +11,11 @@ import platform
 import shutil
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import rillet
 from rillet._compiled import by_speed
+from rillet.cli.output import json_argument, print_json
 
 OPTIONAL = {
     "uvloop": "the server's event loop",
@@ -24,6 +26,7 @@ OPTIONAL = {
     "prometheus_client": "rillet serve --metrics-port",
     "opentelemetry-api": "spans and metrics (rillet.opentelemetry)",
     "shtab": "rillet completion",
+    "prompt_toolkit": "rillet cli",
     "pyspark": "the Spark source and sink",
     "pyarrow": "Arrow batches for Spark, Stream.to_arrow",
     "pandas": "Stream.to_pandas",
@@ -36,14 +39,28 @@ OPTIONAL = {
 PROGRAMS = {"java": "Spark needs Java 17 or newer", "redis-server": "the reference for tests and benchmarks"}
 
 
-def add_arguments(_parser: argparse.ArgumentParser) -> None:
-    """Do nothing, because `rillet info` takes no arguments."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    json_argument(parser, "the report as one line of JSON")
 
 
-def run(_options: argparse.Namespace | None = None) -> int:
+def run(options: argparse.Namespace) -> int:
     """Print the report and return 0."""
-    print("\n".join(report()))
+    if options.json:
+        print_json(facts())
+    else:
+        print("\n".join(report()))
     return 0
+
+
+def facts() -> dict[str, Any]:
+    """Return the report for programs: versions, null for what is not installed; whether the programs are found."""
+    compiled, interpreted = by_speed()
+    return {
+        "version": rillet.__version__, "compiled": len(compiled), "interpreted": interpreted,
+        "package": Path(rillet.__file__).parent, "python": platform.python_version(), "platform": platform.platform(),
+        "packages": {name: None if _version_of(name) == "-" else _version_of(name) for name in OPTIONAL},
+        "programs": {name: shutil.which(name) for name in PROGRAMS},
+    }  # fmt: skip
 
 
 def report() -> list[str]:

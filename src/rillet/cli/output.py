@@ -6,15 +6,21 @@ the cursor or change colours.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
+import json
+import os
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, is_dataclass
+from typing import Any
 
 from rillet.cli.ends import interrupted
 from rillet.errors import LogCorrupt, NewerFormat, RilletError
 from rillet.types.stream.id import StreamID
 
 FAILED = 2
+STYLES = {"bold": "1", "red": "31", "green": "32"}
 
 
 def guarded(work: Callable[[], int | None], *, damaged: int = FAILED, place: object = "the output") -> int:
@@ -36,6 +42,31 @@ def guarded(work: Callable[[], int | None], *, damaged: int = FAILED, place: obj
             text = str(error).removeprefix("rillet: ")
         print(f"rillet: {safe(text)}", file=sys.stderr)
         return damaged if isinstance(error, (LogCorrupt, NewerFormat)) else FAILED
+
+
+def coloured(text: str, style: str) -> str:
+    """Return text in a style of STYLES if the output is a terminal that wants colours (https://no-color.org)."""
+    if not text or sys.stdout is None or not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
+        return text
+    return text if os.environ.get("TERM") == "dumb" else f"\x1b[{STYLES[style]}m{text}\x1b[0m"
+
+
+def json_argument(parser: argparse._ActionsContainer, what: str = "the result as one line of JSON") -> None:
+    """Add --json."""
+    parser.add_argument("--json", action="store_true", help=f"print {what}")
+
+
+def print_json(facts: dict[str, Any]) -> None:
+    """Print a line of JSON; paths are text, and so are bytes, with surrogates for those that are not UTF-8."""
+    print(json.dumps(facts, default=_json), flush=True)
+
+
+def _json(value: object) -> Any:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "surrogateescape")
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    return str(value)
 
 
 def until_interrupted(work: Callable[[], None]) -> None:
@@ -83,14 +114,15 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], left: frozenset[in
           indent: str = "") -> list[str]:  # fmt: skip
     """Return the lines of a table; columns outside of `left` are aligned to the right."""
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    return [
-        indent + "  ".join(
+    first, *others = [
+        "  ".join(
             cell.ljust(width) if at in left else cell.rjust(width)
             for at, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in (head, *rows)
-    ]  # fmt: skip
+    ]
+    return [indent + coloured(first, "bold"), *(indent + line for line in others)]
 
 
-__all__ = ["FAILED", "guarded", "identity", "moment", "number", "safe", "table",
-           "until_interrupted"]  # fmt: skip
+__all__ = ["FAILED", "STYLES", "coloured", "guarded", "identity", "json_argument", "moment", "number", "print_json",
+           "safe", "table", "until_interrupted"]  # fmt: skip

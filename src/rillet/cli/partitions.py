@@ -1,6 +1,6 @@
-"""`rillet partitions PLACE [STREAM ...]`: partitioned streams, their groups, and who reads which partition.
+"""`rillet partitions PATH|URL [STREAM ...]`: partitioned streams, their groups, and who reads which partition.
 
-PLACE is the directory of a store, or a url, as for `rillet stats`. For each partitioned stream: the field that selects
+PATH|URL is a directory or a url, as for `rillet stats`. For each partitioned stream: the field that selects
 the partition, the entries of each partition, the epochs, and for each group its lag, its pending messages and its
 consumers. `--repartition N` changes the number of partitions of one stream, or continues this, and
 `--delete-drained` deletes the keys of earlier partitions that every group has handled (docs/partitions.md). Only these
@@ -15,18 +15,17 @@ import argparse
 import json
 from typing import Any
 
-import rillet
 from rillet.cli.output import guarded, number, safe, table
+from rillet.cli.places import opened, place_arguments
 from rillet.errors import StoreError
 from rillet.store.arguments.encoding import decode
-from rillet.store.backends.read_access import visit
 from rillet.store.partitions.layout import MOST_PARTITIONS
 from rillet.store.partitions.stream import PartitionedStream
 from rillet.store.store import Store
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("place", metavar="PATH|URL", help="the directory of a store, or the url of a server")
+    place_arguments(parser)
     parser.add_argument("streams", nargs="*", metavar="STREAM", help="only these; by default all partitioned streams")
     parser.add_argument("--repartition", type=int, metavar="N", help="change the number of partitions of one stream")
     parser.add_argument("--delete-drained", action="store_true",
@@ -43,7 +42,7 @@ def _print(options: argparse.Namespace) -> None:
     wanted = options.repartition
     if wanted is not None and (len(options.streams) != 1 or not 1 <= wanted <= MOST_PARTITIONS):
         raise StoreError(f"--repartition needs the name of one stream, and a number from 1 to {MOST_PARTITIONS}")
-    with _opened(options) as store:
+    with opened(options, write=wanted is not None or options.delete_drained) as store:
         names = options.streams or _names(store)
         if not names and not options.json:
             print("there is no partitioned stream")
@@ -55,15 +54,6 @@ def _print(options: argparse.Namespace) -> None:
                 print(f"{safe(name)}: {stream.delete_drained()} keys deleted")
             found = _state(stream)
             print(json.dumps(found) if options.json else _text(found), flush=True)
-
-
-def _opened(options: argparse.Namespace) -> Store:
-    """Return the store of the place; one that can be written if it is changed."""
-    store = visit(options.place)
-    if (options.repartition is None and not options.delete_drained) or store.url is not None:
-        return store
-    store.close()
-    return rillet.open(options.place, create=False)
 
 
 def _names(store: Store) -> list[str]:

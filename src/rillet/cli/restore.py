@@ -1,6 +1,6 @@
-"""`rillet restore BACKUP TARGET [--to TIME]`: make a new directory or RDB file from a backup, as it was at a time.
+"""`rillet restore PATH TARGET [--to TIME]`: make a new directory or RDB file from a backup, as it was at a time.
 
-BACKUP is a backup, or any directory of a store or server, also one that a process has open; a log, or an RDB file. It
+PATH is a backup, or any directory of a store or server, also one that a process has open; a log, or an RDB file. It
 is not changed. TARGET is a new directory, or an RDB file if its name ends with .rdb. To restore into a running server,
 or into one that has data, use `rillet import`.
 
@@ -22,8 +22,8 @@ import time
 from datetime import datetime, timezone
 from pathlib import Path
 
-from rillet.cli.backup import DAMAGED, print_report, yield_memory
-from rillet.cli.output import guarded
+from rillet.cli.backup import DAMAGED, facts, print_report, yield_memory
+from rillet.cli.output import guarded, json_argument, print_json
 from rillet.persistence.aof.end import moment
 from rillet.transfer.backup import back_up
 
@@ -32,11 +32,12 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", type=Path, metavar="BACKUP", help="a backup, a directory, a log or an RDB file")
-    parser.add_argument("target", type=Path, help="a new directory, or a new RDB file (*.rdb)")
+    parser.add_argument("source", type=Path, metavar="PATH", help="a backup, a directory, a log or an RDB file")
+    parser.add_argument("target", type=Path, metavar="TARGET", help="a new directory, or a new RDB file (*.rdb)")
     parser.add_argument("--to", type=second_of, default=-1, metavar="TIME",
                         help="the last second to restore: 2026-11-26T12:00:03 (UTC), or an age: 10m")  # fmt: skip
     parser.add_argument("--quick", action="store_true", help="verify checksums only, without loading the result")
+    json_argument(parser)
 
 
 def second_of(text: str) -> int:
@@ -63,6 +64,9 @@ def run(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace) -> None:
     made = back_up(options.source, options.target, to=options.to, quick=options.quick)
+    if options.json:
+        print_json(facts(made, str(options.source)))
+        return
     print_report(made, str(options.source))
     end = made.end
     if options.to >= 0 and end.last >= 0:

@@ -1,6 +1,6 @@
-"""`rillet stats PLACE`: streams, groups, lag, pending messages by age, consumers, memory by structure.
+"""`rillet stats PATH|URL`: streams, groups, lag, pending messages by age, consumers, memory by structure.
 
-PLACE is the directory of a store, an RDB file, or a url: redis://, rediss://, unix://, redis+cluster://. If a process
+PATH|URL is a directory, an RDB file, or a url: redis://, rediss://, unix://, redis+cluster://. If a process
 has the directory open, it is asked; otherwise the files are read without changing a byte. --watch repeats the report,
 with the rate of each stream, until ^C; --json prints one line for each report.
 
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 
 from rillet.cli.output import guarded, identity, number, safe, table, until_interrupted
-from rillet.store.backends.read_access import Visit
+from rillet.cli.places import place_arguments, visited
 from rillet.store.stats import AGES, OLDER, PENDING, RELEASED, GroupStats, StoreStats, StreamStats, Waiting
 from rillet.store.store import Store
 from rillet.units import duration, size
@@ -27,7 +27,7 @@ _AGES = [*(name for name, _ in AGES), OLDER, RELEASED]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("place", metavar="PATH|URL", help="the directory of a store, an RDB file, or a url")
+    place_arguments(parser, "the directory of a store, an RDB file, or the url of a server")
     parser.add_argument("streams", nargs="*", metavar="STREAM", help="only these streams; by default all")
     parser.add_argument("--watch", nargs="?", type=_seconds, const=2.0, metavar="SECONDS",
                         help="repeat the report, with rates, every 2 seconds until ^C")  # fmt: skip
@@ -59,7 +59,7 @@ def _print(options: argparse.Namespace) -> None:
     def sample(store: Store) -> StoreStats:
         return store.stats(*options.streams, previous=previous, pending=options.pending)
 
-    with Visit(options.place) as visit:
+    with visited(options) as visit:
         while True:
             stats = visit.ask(sample)
             if options.json:

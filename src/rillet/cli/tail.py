@@ -1,8 +1,8 @@
-"""`rillet tail PLACE STREAM ...`: print the last entries of streams, then new ones as they are added, until ^C.
+"""`rillet tail PATH|URL STREAM ...`: print the last entries of streams, then new ones as they are added, until ^C.
 
     2026-11-21T12:00:00.123Z orders 1795435200123-0 customer=42 total=9.5
 
-PLACE is the directory of a store, or a url, as for `rillet stats`. If no process has the directory open, the entries in
+PATH|URL is a directory or a url, as for `rillet stats`. If no process has the directory open, the entries in
 its files are printed, and new ones after a process opened it. --json prints one line of JSON for each entry:
 {"stream": ..., "id": ..., "time": ..., "fields": {...}}; a field that occurs twice has its last value.
 --where type=order prints only entries whose field has this value; twice for the same field: one of the values.
@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import time
-from datetime import datetime, timedelta
 from typing import Any
 
 from rillet.cli.output import guarded, moment, safe, until_interrupted
+from rillet.cli.places import first_id, place_arguments, start_of, visited
 from rillet.errors import StoreError
 from rillet.store.arguments.conditions import Conditions
 from rillet.store.arguments.encoding import decode
@@ -32,14 +31,10 @@ from rillet.types.stream.id import StreamID
 _BLOCK = 1.0  # seconds of a waiting read; ^C ends it at once
 _POLL = 0.5  # seconds between two looks at what cannot be waited for
 _COUNT = 1000
-_AGE = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d)")
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-
-Start = StreamID | timedelta
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("place", metavar="PATH|URL", help="the directory of a store, or the url of a server")
+    place_arguments(parser)
     parser.add_argument("streams", nargs="+", metavar="STREAM", help="the streams")
     start = parser.add_mutually_exclusive_group()
     start.add_argument("-n", "--lines", type=int, default=10, metavar="N",
@@ -69,23 +64,6 @@ def _where(options: argparse.Namespace) -> dict[str, list[str]] | None:
     return where or None
 
 
-def start_of(text: str) -> Start:
-    """Return the first ID to print, or an age to subtract from the server's time."""
-    if match := _AGE.fullmatch(text):
-        return timedelta(seconds=float(match[1]) * _SECONDS[match[2]])
-    try:
-        return StreamID.parse(text)
-    except ValueError:
-        pass
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is neither an ID (1700000000000-0), nor a time in ISO 8601, nor an "
-                                         "age such as 30s, 10m, 2h or 1d") from None  # fmt: skip
-    seconds = time.timestamp() if time.tzinfo is not None else (time - datetime(1970, 1, 1)).total_seconds()
-    return StreamID(max(0, int(seconds * 1000)), 0)
-
-
 def run(options: argparse.Namespace) -> int:
     """Print entries until ^C; return the exit status."""
     if options.no_follow:
@@ -97,7 +75,7 @@ def _tail(options: argparse.Namespace) -> None:
     names = list(dict.fromkeys(options.streams))
     where = _where(options)
     conditions = None if where is None else Conditions(where)
-    with Visit(options.place) as visit:
+    with visited(options) as visit:
         positions = _begin(visit.store(), names, options)
         while True:
             found = _next(visit, positions, options.no_follow)
@@ -130,11 +108,7 @@ def _begin(store: Store, names: list[str], options: argparse.Namespace) -> dict[
     if options.group is not None:
         return {name: _position(store, name, options.group) for name in names}
     if options.start is not None:
-        first = options.start
-        if isinstance(first, timedelta):
-            seconds, microseconds = map(int, store.execute("TIME"))
-            first = StreamID(max(0, seconds * 1000 + microseconds // 1000 - round(first.total_seconds() * 1000)), 0)
-        return dict.fromkeys(names, before(first))
+        return dict.fromkeys(names, before(first_id(store, options.start)))
     positions = {}
     for name in names:
         stream = store.stream(name)

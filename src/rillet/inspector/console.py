@@ -8,7 +8,7 @@ search does the same in small steps.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 from rillet.errors import CommandError
 from rillet.inspector.place import InspectedPlace
@@ -209,7 +209,14 @@ def _info(store: Store, name: str) -> Any:
     return found[0] if found else None
 
 
-def command_table(store: Store) -> list[dict[str, Any]]:
+class Executes(Protocol):
+    """What runs commands, such as a Store."""
+
+    def execute(self, *args: str) -> Any:
+        """Run a command and return its reply; CommandError."""
+
+
+def command_table(store: Executes) -> list[dict[str, Any]]:
     """Return the server's commands with summary, arguments and flags, sorted by name, for completion and help."""
     table: dict[str, dict[str, Any]] = {}
     for row in store.execute("COMMAND"):

@@ -192,7 +192,7 @@ def test_all_wrong_arguments_are_reported_at_once() -> None:
 
     with pytest.raises(OptionError) as caught:
         read("--min-deliveries", "0", "--min-idle", "1h", "--to", "x", "--foo")
-    for part in ("--min-deliveries is '0'", "need --pending", "--to needs --reprocess", "unknown argument --foo",
+    for part in ("--min-deliveries is '0'", "need --pending", "--to needs --requeue", "unknown argument --foo",
                  "stream is missing"):  # fmt: skip
         assert part in str(caught.value)
     with pytest.raises(OptionError, match="needs --min-idle"):

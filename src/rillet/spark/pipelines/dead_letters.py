@@ -13,7 +13,8 @@
     letter_stream letter_id    the dead letter itself; null for pending entries
     fields                     the entry's fields
 
-A dead letter is a copy of an entry that a consumer gave up. A consumer of rillet
+`rillet dead-letters` has the same report, requeue and format without Spark, for dead letters that one process reads
+(letter_text.py). A dead letter is a copy of an entry that a consumer gave up. A consumer of rillet
 (`messages(max_deliveries=..., dead_letters=...)`) appends the fields `_stream`, `_group`, `_id` and `_deliveries` to
 the copy, as the inspector does (consuming/dead_letters.py). Dead letters of other libraries may lack these fields;
 requeuing them requires `to`, the name of the stream.
@@ -23,7 +24,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator
-from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -32,16 +32,27 @@ from rillet.client.servers import Servers
 from rillet.spark.option_types import duration, whole_number
 from rillet.spark.options import Options
 from rillet.spark.pipelines.cli_arguments import local_folder, source_arguments, source_errors, source_options
-from rillet.spark.pipelines.cli_common import DONE, counted, foreign_files, open_session, progress_bar
+from rillet.spark.pipelines.cli_common import DONE, foreign_files, open_session, progress_bar
 from rillet.spark.pipelines.group_info import checked_options, milliseconds, pending_pages, streams_of, xinfo_groups
+from rillet.spark.pipelines.letter_text import (
+    AGES,
+    BY_HAND,
+    OLDEST,
+    REASONS,
+    TOO_OFTEN,
+    entries_text,
+    letter_text,
+    moment,
+    report_text,
+    requeued_text,
+)
 from rillet.spark.pipelines.requeue import as_text, reprocess
-from rillet.spark.pipelines.tables import table, watched
+from rillet.spark.pipelines.tables import watched
 from rillet.store.consuming.dead_letters import META, OLD_META
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-REASONS = ("_reason", "_error", "reason", "error", "exception", "error_message")
 _COLUMNS = (
     "stream", "group", "consumer", "id", "reason", "deliveries", "failed", "added", "age_seconds", "age",
     "letter_stream", "letter_id", "fields",
@@ -50,9 +61,6 @@ _PENDING_SCHEMA = (
     "stream string, group string, consumer string, id string, reason string, deliveries bigint, failed timestamp, "
     "added timestamp, fields map<string,string>"
 )
-_AGES = ((60, "under a minute"), (3600, "under an hour"), (86_400, "under a day"), (7 * 86_400, "under a week"))
-_OLDEST = "a week or more"
-_LATEST_MS = 253_402_300_799_999  # the latest time that Python's datetime can represent
 
 
 # -- the two tables --------------------------------------------------------------------------------------------------
@@ -66,8 +74,8 @@ def dead_letters(spark: SparkSession, *, reasons: Iterable[str] = REASONS, **opt
     field = F.col("fields").getItem
     stated = [field(name) for name in reasons]
     deliveries = F.expr("try_cast(fields['_deliveries'] AS BIGINT)")
-    given_up = F.when(deliveries.isNotNull(), F.lit("delivered too often"))
-    by_hand = F.when(field("dead-letter-of").isNotNull(), F.lit("moved in the inspector"))
+    given_up = F.when(deliveries.isNotNull(), F.lit(TOO_OFTEN))
+    by_hand = F.when(field("dead-letter-of").isNotNull(), F.lit(BY_HAND))
     identifier = F.coalesce(field("_id"), field("dead-letter-id"))
     meta = [name.decode() for name in (*META, *OLD_META)]
     read = spark.read.format("rillet").options(**options).load()
@@ -112,16 +120,12 @@ def _pending_rows(options: Options, least: int, idle: int, part: tuple[bytes, by
                 reason = "the entry was deleted" if not entry else "not acknowledged" if one.consumer else "released"
                 yield (
                     as_text(key), as_text(group), as_text(one.consumer) or None, raw.decode(), reason, one.deliveries,
-                    _moment(one.delivered), _moment(one.id.ms), fields,
+                    moment(one.delivered), moment(one.id.ms), fields,
                 )  # fmt: skip
 
 
 def _texts(flat: list[bytes]) -> dict[str, str]:
     return {as_text(name): as_text(value) for name, value in zip(flat[::2], flat[1::2], strict=True)}
-
-
-def _moment(ms: int) -> datetime | None:
-    return datetime.fromtimestamp(ms / 1000, timezone.utc) if 0 < ms <= _LATEST_MS else None
 
 
 def _now(options: Options) -> int:
@@ -138,9 +142,9 @@ def _aged(rows: DataFrame, now: int) -> DataFrame:
 
     age = ((F.lit(now) - F.unix_millis("failed")) / 1000).alias("age_seconds")
     words: Column = F.when(F.col("age_seconds").isNull(), "unknown")
-    for limit, name in _AGES:
+    for limit, name in AGES:
         words = words.when(F.col("age_seconds") < limit, name)
-    return rows.withColumn("age_seconds", age).withColumn("age", words.otherwise(_OLDEST)).select(*_COLUMNS)
+    return rows.withColumn("age_seconds", age).withColumn("age", words.otherwise(OLDEST)).select(*_COLUMNS)
 
 
 def report(rows: DataFrame) -> DataFrame:
@@ -158,7 +162,7 @@ def report(rows: DataFrame) -> DataFrame:
 
 EPILOG = """\
 rillet pipeline dead-letters --url redis://localhost --stream billing.dead
-rillet pipeline dead-letters --url redis://localhost --stream billing.dead --where "reason LIKE '%timeout%'" --reprocess
+rillet pipeline dead-letters --url redis://localhost --stream billing.dead --where "reason LIKE '%timeout%'" --requeue
 rillet pipeline dead-letters --url redis://localhost --stream events --pending --min-deliveries 5 --min-idle 1h
 """
 
@@ -172,8 +176,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--where", metavar="SQL", help="a condition on the columns, such as \"group = 'billing'\"")
     add("--show", type=whole_number(1), metavar="N", help="print N of the selected entries")
     add("--out", type=local_folder, help="write the selected entries to this folder as Parquet")
-    add("--reprocess", action="store_true", help="append the selected entries to their stream again")
-    add("--to", metavar="STREAM", help="with --reprocess: append the entries to this stream instead")
+    add("--requeue", "--reprocess", action="store_true", help="append the selected entries to their stream again")
+    add("--to", metavar="STREAM", help="with --requeue: append the entries to this stream instead")
 
 
 def argument_errors(options: argparse.Namespace) -> list[str]:
@@ -182,13 +186,13 @@ def argument_errors(options: argparse.Namespace) -> list[str]:
         errors.append("--min-deliveries and --min-idle need --pending")
     if options.out is not None:
         errors += foreign_files(options.out)
-    if options.to is not None and not options.reprocess:
-        errors.append("--to needs --reprocess")
+    if options.to is not None and not options.requeue:
+        errors.append("--to needs --requeue")
     if options.to is not None and options.pending:
         errors.append("--to applies to dead letters only: pending entries are always requeued into their own stream")
-    if options.reprocess and options.pending and options.min_idle is None:
+    if options.requeue and options.pending and options.min_idle is None:
         errors.append(
-            "--reprocess with --pending needs --min-idle: a consumer may still be handling entries with less idle time"
+            "--requeue with --pending needs --min-idle: a consumer may still be handling entries with less idle time"
         )
     return errors
 
@@ -209,28 +213,19 @@ def run(options: argparse.Namespace) -> int:
         if options.out is not None:
             watched(spark, bar, lambda: selected.write.mode("overwrite").parquet(str(options.out)))
         shown = [] if options.show is None else selected.orderBy("failed").limit(options.show).collect()
-    head = ("stream", "group", "reason", "age", "entries", "deliveries", "last")
-    print(table(head, [
-        (row["stream"], row["group"], row["reason"], row["age"], row["entries"], row["deliveries_max"],
-         None if row["last"] is None else f"{row['last']:%Y-%m-%d %H:%M:%S}") for row in groups
-    ]))  # fmt: skip
+    print(report_text(
+        (row["stream"], row["group"], row["reason"], row["age"], row["entries"], row["deliveries_max"], row["last"])
+        for row in groups
+    ))  # fmt: skip
     for row in shown:
-        print(f"{row['letter_id'] or row['id']} {row['reason']}: {row['fields']}")
-    total = sum(row["entries"] for row in groups)
-    line = f"{counted(total, 'entry', 'entries')} {'pending' if options.pending else 'dead'}"
+        print(letter_text(row["letter_id"] or row["id"], row["reason"], row["fields"]))
+    line = entries_text(sum(row["entries"] for row in groups), "pending" if options.pending else "dead")
     line += " and selected" if options.where is not None else ""
     if options.out is not None:
         line += f", written to {options.out}"
-    if options.reprocess:
+    if options.requeue:
         with progress_bar("requeueing", "tasks") as bar:
             again = partial(reprocess, spark, selected, to=options.to, min_idle_ms=idle, **given)
-            summary = watched(spark, bar, again)
-        line += f"; {summary.moved:,} requeued"
-        parts = (
-            (summary.before, "requeued by an earlier run"),
-            (summary.gone, "no longer there"),
-            (summary.nowhere, "without a stream, not requeued"),
-        )
-        line += "".join(f", {count:,} {text}" for count, text in parts if count)
+            line += f"; {requeued_text(watched(spark, bar, again))}"
     print(line)
     return DONE

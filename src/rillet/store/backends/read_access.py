@@ -71,10 +71,11 @@ def _urls(folder: Path, owner: Announcement) -> list[str]:
 class Visit:
     """A directory or url that is looked at repeatedly: `store()` shows its present data."""
 
-    def __init__(self, place: str | os.PathLike[str]) -> None:
+    def __init__(self, place: str | os.PathLike[str], prepared: Callable[[Store], Store] = lambda store: store) -> None:
         self.place = os.fspath(place)
+        self._prepared = prepared  # what is done with a store that was opened, such as SELECT
         self._seen = self._signature()  # before the first look: what changes meanwhile is seen by the next one
-        self._store = visit(place)
+        self._store = prepared(visit(place))
 
     @property
     def is_snapshot(self) -> bool:
@@ -106,7 +107,7 @@ class Visit:
     def reopen(self) -> Store:
         """Open the place again; StoreError."""
         self._store.close()
-        self._store = visit(self.place)
+        self._store = self._prepared(visit(self.place))
         return self._store
 
     def _signature(self) -> list[tuple[str, int, int]]:
