@@ -34,6 +34,15 @@ def test_every_public_name_is_there() -> None:
         assert name in dir(rillet)
 
 
+def test_dir_shows_the_public_names_only() -> None:
+    assert {name for name in dir(rillet) if not name.startswith("__")} == set(rillet.__all__) - {"__version__"}
+    assert len(rillet.__all__) == len(set(rillet.__all__))
+    with rillet.open() as store:
+        shown = set(dir(store)) | set(dir(store.aio()))
+    assert {"stream", "execute", "close", "url"} <= shown
+    assert not shown & {"transport", "run_many", "may_wait", "replace_transport", "id_of", "observer"}
+
+
 def test_every_error_and_every_class_of_the_api_is_public() -> None:
     raised = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)}
     asyncio = {name for name in vars(aio) if name.startswith("Async")} - {"AsyncCalls", "AsyncIterator"}
