@@ -7,9 +7,11 @@ declaration that the program itself uses, so a page cannot differ from the progr
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
 import os
 from collections.abc import Iterator
+from pkgutil import resolve_name
 
 import mkdocs_gen_files
 
@@ -34,7 +36,8 @@ GROUPS = {
 CLASSES = (
     "rillet.store.store.Store", "rillet.store.stream.Stream", "rillet.store.entry.Entry",
     "rillet.store.group.Group", "rillet.store.group.Consumer", "rillet.store.group.MultiConsumer",
-    "rillet.store.group.MessageReader", "rillet.store.partitions.stream.PartitionedStream",
+    "rillet.store.group.MessageReader", "rillet.store.handling.Handled", "rillet.store.consuming.delays.Exponential",
+    "rillet.store.partitions.stream.PartitionedStream",
     "rillet.store.partitions.group", "rillet.store.message.Message", "rillet.store.info_records",
     "rillet.store.stats", "rillet.opentelemetry",
     "rillet.store.arguments.policies", "rillet.store.transaction",
@@ -67,10 +70,27 @@ def write(path: str, text: str) -> None:
     mkdocs_gen_files.set_edit_path(path, EDIT)
 
 
-def api_page() -> str:
-    """Return the page of the public classes; mkdocstrings expands the marks."""
-    parts = ["# Python API\n", "::: rillet.store.opening.open\n", "::: rillet.store.opening.connect\n"]
-    return "\n".join([*parts, *(f"::: {name}\n" for name in CLASSES)])
+OPENING = ("rillet.store.opening.open", "rillet.store.opening.connect", "rillet.store.follow.opening.follow")
+
+
+def api_pages() -> dict[str, str]:
+    """Return a page for each public class or module, and the page that lists them; mkdocstrings expands the marks."""
+    parts = [
+        "# Python API\n",
+        "*For Python developers. At its end you have the page of each class: its methods, parameters and errors.*\n",
+        "`rillet.open`, `rillet.connect` and `rillet.follow` return a store; its methods return the rest.\n",
+        "| | |\n|---|---|",
+    ]
+    pages = {"open-connect-follow": "\n".join(["# open, connect, follow\n", *(f"::: {name}\n" for name in OPENING)])}
+    parts.append("| [open, connect, follow](api/open-connect-follow.md) | How a store is opened. |")
+    for name in CLASSES:
+        title = name.rpartition(".")[2] if name.rpartition(".")[2][:1].isupper() else name
+        pages[title] = f"# {title}\n\n::: {name}\n    options: {{ show_root_heading: false }}\n"
+        about = (inspect.getdoc(resolve_name(name)) or "").split("\n\n")[0].replace("\n", " ").replace("|", "&#124;")
+        parts.append(f"| [{title}](api/{title}.md) | {about} |")
+    return {"reference/api.md": "\n".join(parts) + "\n"} | {
+        f"reference/api/{title}.md": text for title, text in pages.items()
+    }
 
 
 def commands_page() -> str:
@@ -183,7 +203,8 @@ def cli_page() -> str:
     return "\n".join(parts)
 
 
-write("reference/api.md", api_page())
+for path, text in api_pages().items():
+    write(path, text)
 write("reference/commands.md", commands_page())
 write("reference/settings.md", settings_page())
 write("reference/spark-options.md", options_page())
