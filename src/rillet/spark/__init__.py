@@ -15,6 +15,7 @@ The modules, from Spark's side to the server's side:
     java.py         `require_java`: checks that Spark can start
     errors.py       `reason`: extracts rillet's error message from a Spark exception
     metrics.py      `progress`: the number of entries that a streaming query has not read yet; `lost_batches` of a sink
+    lag_listener.py `LagListener`: these numbers as metrics of Prometheus
     packaging.py    packs rillet into one file, for executors on hosts where it is not installed
     column_types.py checks that Arrow columns and stream fields can be converted
     read/           offsets, planning, pages, schema inference, filters, data loss, history
@@ -41,14 +42,15 @@ from rillet.spark.sessions import history, session
 if TYPE_CHECKING:
     from rillet.spark.errors import reason
     from rillet.spark.functions import read_batch, write_batch
+    from rillet.spark.lag_listener import LagListener
     from rillet.spark.metrics import Progress, lost_batches, progress
     from rillet.spark.source import RilletDataSource, register
     from rillet.spark.tables.lookup import enrich, read_keys
     from rillet.spark.tables.writer import foreach_batch
 
 __all__ = [
-    "JavaMissing", "Progress", "RilletDataSource", "enrich", "foreach_batch", "history", "lost_batches", "progress",
-    "read_batch", "read_keys", "reason", "register", "require_java", "session", "write_batch",
+    "JavaMissing", "LagListener", "Progress", "RilletDataSource", "enrich", "foreach_batch", "history", "lost_batches",
+    "progress", "read_batch", "read_keys", "reason", "register", "require_java", "session", "write_batch",
 ]  # fmt: skip
 
 _LAZY = {
@@ -56,6 +58,7 @@ _LAZY = {
     "enrich": "tables.lookup", "read_keys": "tables.lookup", "foreach_batch": "tables.writer",
     "read_batch": "functions", "write_batch": "functions",
     "Progress": "metrics", "progress": "metrics", "lost_batches": "metrics", "reason": "errors",
+    "LagListener": "lag_listener",
 }  # fmt: skip
 
 
