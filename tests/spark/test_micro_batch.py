@@ -121,6 +121,29 @@ def test_a_small_rest_does_not_become_a_trigger_of_its_own(
         assert (len(found) == 5_090) is whole
 
 
+def test_a_trigger_is_capped_by_bytes(judge: Judge, add: Add, follow: Callable[..., StreamingReader]) -> None:
+    """A trigger of small entries has more of them than one of large entries; one entry is read in any case."""
+    add(range(3000))
+    with judge.client() as client:
+        size = client.execute_command("MEMORY", "USAGE", "events") / 3000
+    reader = follow(maxBytesPerTrigger=str(round(1000 * size)))
+    start, sizes = reader.initialOffset(), []
+    while (end := reader.latestOffset(start, ReadAllAvailable())) != start:
+        sizes.append(sum(batch.num_rows for part in reader.partitions(start, end) for batch in reader.read(part)))
+        start = end
+    assert sum(sizes) == 3000
+    assert len(sizes) in (3, 4)
+    assert all(900 < size < 1100 for size in sizes[:2])
+    both = follow(maxBytesPerTrigger=str(round(1000 * size)), maxEntriesPerTrigger="100")
+    start = both.initialOffset()
+    end = both.latestOffset(start, ReadMaxRows(100))
+    assert sum(batch.num_rows for part in both.partitions(start, end) for batch in both.read(part)) == 100
+    one = follow(maxBytesPerTrigger="1")
+    start = one.initialOffset()
+    end = one.latestOffset(start, ReadAllAvailable())
+    assert sum(batch.num_rows for part in one.partitions(start, end) for batch in one.read(part)) == 1
+
+
 @pytest.mark.parametrize("cap", [300, 7000])
 def test_exact_triggers_count_their_entries(add: Add, follow: Callable[..., StreamingReader], cap: int) -> None:
     add(range(15_000))

@@ -159,6 +159,7 @@ class Options(SinkOptions):
     fail_on_data_loss: bool = option(boolean, ALL, True)
     on_stream_end: str | None = option(one_of("forget", "fail"), FOLLOW)  # None: forget for a pattern, else fail
     max_entries_per_trigger: int | None = option(whole_number(1), FOLLOW)
+    max_bytes_per_trigger: int | None = option(whole_number(1), FOLLOW)
     min_entries_per_trigger: int | None = option(whole_number(1), FOLLOW)
     max_trigger_delay: float = option(positive_duration, FOLLOW, 900.0)
     exact_triggers: bool = option(boolean, FOLLOW, False)
@@ -387,6 +388,8 @@ def _disorder(options: Options) -> list[str]:
     least, most = options.min_entries_per_trigger, options.max_entries_per_trigger
     if least is not None and most is not None and least > most:
         wrong.append("minEntriesPerTrigger is larger than maxEntriesPerTrigger")
+    if options.max_bytes_per_trigger is not None and options.group_mode == "deliver":
+        wrong.append("maxBytesPerTrigger is not possible with groupMode=deliver")
     since, until = options.starting_timestamp, options.ending_timestamp
     if since is not None and until is not None and since > until:
         wrong.append("startingTimestamp is after endingTimestamp")

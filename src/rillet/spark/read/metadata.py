@@ -34,6 +34,7 @@ from rillet.types.stream.id import StreamID
 
 IDLE_MS = 100
 COUNT_PAGE = 10_000
+MEASURED_STREAMS = 100
 
 _WITHOUT_RANKS: weakref.WeakSet[Connection] = weakref.WeakSet()
 
@@ -53,6 +54,24 @@ def selected_streams(options: Options, servers: Servers) -> list[str]:
 def key_count(servers: Servers) -> int:
     """Return the number of keys on the servers."""
     return sum(int(servers.ask(connection, b"DBSIZE")) for connection in servers.masters())
+
+
+def mean_entry_size(servers: Servers, unread: Mapping[str, tuple[StreamInfo, float]]) -> float:
+    """Return the mean size of unread entries in bytes of the server's memory, by MEMORY USAGE of some streams.
+
+    unread: by stream, its counters, and its number of unread entries.
+    """
+    most = sorted(unread, key=lambda stream: -unread[stream][1])[:MEASURED_STREAMS]
+    replies = servers.each([(stream.encode(), (b"MEMORY", b"USAGE", stream.encode())) for stream in most])
+    size = entries = 0.0
+    for stream, reply in zip(most, replies, strict=True):
+        info, count = unread[stream]
+        if isinstance(reply, ReplyError):
+            raise stream_error(servers, stream.encode(), "MEMORY USAGE", str(reply))
+        if reply and info.length:
+            size += count * reply / info.length
+            entries += count
+    return max(size / entries, 1.0) if entries else 1.0
 
 
 def missing_stream(servers: Servers, stream: str) -> ConnectorError:

@@ -62,6 +62,7 @@ from rillet.spark.read.entry_counts import CountInterval
 from rillet.spark.read.metadata import (
     IDLE_MS,
     key_count,
+    mean_entry_size,
     missing_stream,
     require_streams,
     selected_streams,
@@ -241,7 +242,7 @@ class MicroBatchReader:
             self._delayed_since = None
         if not sized or self._must_wait(states, sized, least):
             return None
-        batch = self.planner.cut(sized, cap)
+        batch = self.planner.cut(sized, self._cap(sized, cap))
         self._delayed_since = None
         self._infos, self._left = states.infos, batch.left
         return self._end(start, states, batch)
@@ -400,6 +401,15 @@ class MicroBatchReader:
             return False
         self._wait(states)
         return True
+
+    def _cap(self, sized: Sequence[SizedRange], cap: int | None) -> int | None:
+        """Return the largest number of entries of a batch: the cap, or less by the size of the unread entries."""
+        most = self.options.max_bytes_per_trigger
+        if most is None:
+            return cap
+        size = mean_entry_size(self.servers, {one.span.stream: (one.span.info, one.count) for one in sized})
+        by_size = max(1, int(most / size))
+        return by_size if cap is None else min(cap, by_size)
 
     def _end(self, start: Offset, states: StreamStates, batch: Batch) -> Offset:
         """Return the offset at the end of a planned batch."""
