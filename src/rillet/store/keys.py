@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
@@ -38,6 +38,9 @@ from rillet.store.types.stored_key import ttl_of, unix_milliseconds_of
 from rillet.store.types.string import Counter, String
 
 V = TypeVar("V")
+INTERNAL = frozenset(("after_fork", "before_fork", "exclusive", "id_of", "in_thread", "may_wait", "observer",
+                      "replace_transport", "replacement", "run", "run_many", "transport"))  # fmt: skip
+"""The methods of stores that are for rillet alone: `dir(store)` leaves them out (docs/stability.md)."""
 Name = str | bytes
 AnyKey = (
     Stream | Hash[str] | Set[str] | SortedSet[str]
@@ -69,6 +72,9 @@ class CommandRunner(ABC):
 
 class KeyCommands(CommandRunner):
     """The commands for keys of any type, and the objects for each type. An object is made without a command."""
+
+    def __dir__(self) -> Iterable[str]:
+        return (name for name in super().__dir__() if name not in INTERNAL)
 
     # -- objects -------------------------------------------------------------------------------------
 

@@ -88,10 +88,6 @@ if TYPE_CHECKING:
     from rillet.store.sharing.serving import StoreServer
 
 Result = TypeVar("Result")
-INTERNAL = frozenset(("after_fork", "before_fork", "exclusive", "id_of", "in_thread", "may_wait", "observer",
-                      "replace_transport", "replacement", "run", "run_many", "transport"))  # fmt: skip
-"""The methods of stores that are for rillet alone: `dir(store)` leaves them out (docs/stability.md)."""
-
 
 # A function that opens a pickled store, its path or url, and its options.
 Opening: TypeAlias = "tuple[Callable[[str, dict[str, Any]], Store], str, dict[str, Any]]"
@@ -572,9 +568,6 @@ class Store(KeyCommands):
                 prefetched.clear()
             for subscription in list(self._subscriptions):
                 subscription.after_fork()
-
-    def __dir__(self) -> Iterable[str]:
-        return (name for name in super().__dir__() if name not in INTERNAL)
 
     def __reduce__(self) -> tuple[Any, ...]:
         self._alive()

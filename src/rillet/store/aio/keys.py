@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast, overload
 
@@ -26,7 +26,7 @@ from rillet.store.arguments.argument_checks import flag
 from rillet.store.arguments.durations import milliseconds_in
 from rillet.store.arguments.encoding import decode, encode_name
 from rillet.store.codecs import Codec, raw, text
-from rillet.store.keys import _INTEGERS, Name, V
+from rillet.store.keys import _INTEGERS, INTERNAL, Name, V
 from rillet.store.types.stored_key import ttl_of, unix_milliseconds_of
 
 AnyKey = (
@@ -57,6 +57,9 @@ class AsyncCommandRunner(ABC):
 
 class AsyncKeyCommands(AsyncCommandRunner):
     """The commands for keys of any type, and the objects for each type. An object is made without a command."""
+
+    def __dir__(self) -> Iterable[str]:
+        return (name for name in super().__dir__() if name not in INTERNAL)
 
     # -- objects -------------------------------------------------------------------------------------
 

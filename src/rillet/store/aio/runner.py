@@ -61,11 +61,6 @@ class AsyncRunner:
     def __init__(self, store: Store) -> None:
         self.synchronous = store
 
-    def __dir__(self) -> Iterable[str]:
-        from rillet.store.store import INTERNAL
-
-        return (name for name in super().__dir__() if name not in INTERNAL)
-
     # -- commands --------------------------------------------------------------------------------------
 
     _accepted = staticmethod(stateless)
