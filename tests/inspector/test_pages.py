@@ -119,6 +119,27 @@ def test_both_schemes_and_phone_width(driver: Any, flights: rillet.Store, axe: s
         assert pages.problems() == []
 
 
+def test_the_partitions_of_a_stream(driver: Any, flights: rillet.Store) -> None:
+    orders = flights.partitioned("parts", 3, "n")
+    orders.add_many({"n": n} for n in range(30))
+    loop: Any = orders.group("billing").consumer("worker-7").messages(claim_idle=600)
+    next(loop)
+    first, second, _ = (stream.name for stream in orders.partitions())
+    assert flights.path is not None
+    with running(flights.path) as inspector:
+        pages = Pages(driver, inspector)
+        pages.open("groups", key=first)
+        pages.see("Partitions of parts", "worker-7", "lease", "Partition 0 of parts, epoch 1")
+        pages.click("1", "button.link")
+        pages.see("Partition 1 of parts, epoch 1")
+        assert second in pages.text()
+        loop.close()
+        pages.open("groups", key=second)
+        pages.see("no consumer")
+        assert pages.problems() == []
+    orders.delete()
+
+
 def test_a_live_tail_while_a_producer_writes(driver: Any, flights: rillet.Store) -> None:
     stream = flights.stream("live")
     stream.add({"n": "first"})

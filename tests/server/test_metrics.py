@@ -109,6 +109,23 @@ def test_the_metrics_of_streams_and_groups(scraped: Scraped) -> None:
     assert scraped.value("streams_complete") == 1
 
 
+def test_the_metrics_of_partitions(scraped: Scraped) -> None:
+    orders = scraped.store.partitioned("orders", 3, "n")
+    orders.add_many({"n": n} for n in range(9))
+    loop = orders.group("billing").consumer("one").messages(claim_idle=60)
+    next(loop).ack()
+    keys = [stream.name for stream in orders.partitions()]
+    for key in keys:
+        place = {"db": "0", "stream": key, "group": "billing"}
+        assert scraped.value("group_partition_owned", **place) == 1
+        assert 0 < (scraped.value("group_partition_lease_seconds", **place) or 0) <= 60
+    lags = [scraped.value("group_lag", db="0", stream=key, group="billing") for key in keys]
+    assert sum(lag or 0 for lag in lags) == orders.group("billing").info().lag
+    loop.close()  # type: ignore[attr-defined]
+    assert scraped.value("group_partition_owned", db="0", stream=keys[0], group="billing") == 0
+    assert scraped.value("group_partition_owned", db="0", stream="other", group="billing") is None
+
+
 def test_the_metrics_of_the_server(scraped: Scraped) -> None:
     store = scraped.store
     store.execute("SET", "k", "v", "EX", 100)

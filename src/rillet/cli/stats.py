@@ -18,7 +18,17 @@ from datetime import datetime, timezone
 
 from rillet.cli.output import guarded, identity, number, safe, table, until_interrupted
 from rillet.cli.places import place_arguments, visited
-from rillet.store.stats import AGES, OLDER, PENDING, RELEASED, GroupStats, StoreStats, StreamStats, Waiting
+from rillet.store.stats import (
+    AGES,
+    OLDER,
+    PENDING,
+    RELEASED,
+    GroupStats,
+    PartitionStats,
+    StoreStats,
+    StreamStats,
+    Waiting,
+)
 from rillet.store.store import Store
 from rillet.units import duration, size
 
@@ -82,9 +92,36 @@ def report(place: str, stats: StoreStats) -> list[str]:
     if stats.streams:
         head = ("stream", "length", "rate/s", "nodes", "memory", "first", "last")
         lines += ["", *table(head, [_row(stream) for stream in stats.streams], frozenset((0, 5, 6)))]
+    lines += _partitions(stats)
     for stream in stats.streams:
         lines += ["", *_detail(stream)]
     return lines
+
+
+def _partitions(stats: StoreStats) -> list[str]:
+    """Return a table of the partitions of each partitioned stream, and which consumer of each group reads them."""
+    found: dict[str, list[tuple[str, int, int, tuple[str, ...]]]] = {}
+    for stream in stats.streams:
+        for group in stream.groups:
+            if (part := group.partition) is not None:
+                row = (safe(group.name), str(part.epoch), str(part.number), number(stream.length), lag_text(group),
+                       number(group.pending), *owner_texts(part, stats.time))  # fmt: skip
+                found.setdefault(part.stream, []).append((group.name, part.epoch, part.number, row))
+    lines = []
+    head = ("group", "epoch", "partition", "length", "lag", "pending", "consumer", "lease")
+    for name in sorted(found):
+        rows = [row for *_, row in sorted(found[name])]
+        lines += ["", f"partitions of {safe(name)}", *table(head, rows, frozenset((0, 6)), "  ")]
+    return lines
+
+
+def owner_texts(part: PartitionStats, now: float) -> tuple[str, str]:
+    """Return the consumer that reads a partition, and how long its lease lasts, as text."""
+    if part.consumer is None:
+        return ("none" if part.state == "current" else part.state), ""
+    if part.lease_until is None or part.lease_until <= now:
+        return safe(part.consumer), "ended"
+    return safe(part.consumer), duration(round(1000 * (part.lease_until - now)))
 
 
 def without_password(place: str) -> str:

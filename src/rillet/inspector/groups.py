@@ -11,7 +11,8 @@ from rillet.inspector.sampling import stream_row
 from rillet.inspector.streams import entry_json
 from rillet.inspector.text import to_text
 from rillet.store.arguments.encoding import encode_name, parse_id
-from rillet.store.stats import PENDING
+from rillet.store.partitions.layout import description_key, layout_of
+from rillet.store.stats import PENDING, StreamStats, plain
 from rillet.store.store import Store
 
 PAGE = 50
@@ -22,7 +23,24 @@ _PAGE_BYTES = 4 << 20
 def groups_of_stream(store: Store, key: bytes) -> dict[str, Any]:
     """Return the stream's figures with its groups, their consumers and ages of pending entries. O(pending)"""
     stats = store.stats(key, pending=PENDING)
-    return {**stream_row(stats.streams[0]), "server": stats.server, "time": stats.time}
+    return {**stream_row(stats.streams[0]), "server": stats.server, "time": stats.time,
+            "partitions": _partitions(store, stats.streams[0])}  # fmt: skip
+
+
+def _partitions(store: Store, one: StreamStats) -> list[dict[str, Any]]:
+    """Return all partitions of the partitioned stream to which a stream belongs, for each group; else nothing."""
+    name = next((encode_name(group.partition.stream) for group in one.groups if group.partition is not None), None)
+    layout = None if name is None else layout_of(name, store.run([b"HGETALL", description_key(name)]))
+    if layout is None:
+        return []
+    keys = [one for one in layout.all_keys() if store.run([b"EXISTS", one])]
+    return [
+        {"key": to_text(encode_name(stream.name)), "length": stream.length, "group": to_text(encode_name(group.name)),
+         "lag": group.lag, "lag_exact": group.lag_exact, "lag_note": group.lag_note, "pending": group.pending,
+         **plain(group.partition)}
+        for stream in store.stats(*keys, pending=0, memory=False).streams
+        for group in stream.groups if group.partition is not None
+    ]  # fmt: skip
 
 
 def pending_page(store: Store, key: bytes, group: bytes, *, consumer: bytes | None = None, idle: int = 0,

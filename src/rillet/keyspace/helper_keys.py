@@ -24,6 +24,7 @@ Those of a partitioned stream are created by its first use.
 
 from __future__ import annotations
 
+import re
 from binascii import crc_hqx
 from functools import lru_cache
 from itertools import count
@@ -33,6 +34,7 @@ ORDERED, LANES, TURNS = b"rillet:ordered:{", b"rillet:lanes:{", b"rillet:turns:{
 PARTITIONS, CONSUMERS, OWNER = b"rillet:partitions:{", b"rillet:consumers:{", b"rillet:owner:{"
 MOVED = b"rillet:moved:{"
 _SLOTS = 16384
+_PARTITION = re.compile(rb"([^{]*):(\d+):(\d+):\{\d+\}", re.DOTALL)
 
 
 @lru_cache(1024)
@@ -62,6 +64,17 @@ def _place(stream: bytes, group: bytes) -> bytes:
 def partitions_key(name: bytes) -> bytes:
     """Return the key of the form of a partitioned stream."""
     return PARTITIONS + _tag(name) + b"}" + name
+
+
+def partition_of_key(key: bytes) -> tuple[bytes, int, int] | None:
+    """Return the partitioned stream, the epoch and the number of a key that has the form of a partition, else None.
+
+    Other keys may have that form, too: then the partitioned stream does not exist.
+    """
+    found = _PARTITION.fullmatch(key)
+    if found is None:
+        return None
+    return found[1].replace(b"%7B", b"{").replace(b"%25", b"%"), int(found[2]), int(found[3])
 
 
 def consumers_key(name: bytes, group: bytes) -> bytes:
@@ -96,5 +109,5 @@ def _tag(stream: bytes) -> bytes:
 
 __all__ = [
     "CONSUMERS", "DELAYED", "LANES", "MOVED", "ORDERED", "OWNER", "PARTITIONS", "RETRIES", "TURNS", "consumers_key",
-    "delayed_key", "moved_key", "order_keys", "owner_key", "partitions_key", "retries_key",
+    "delayed_key", "moved_key", "order_keys", "owner_key", "partition_of_key", "partitions_key", "retries_key",
 ]  # fmt: skip

@@ -29,11 +29,12 @@ import rillet
 from rillet.commands.server.info import all_commands
 from rillet.host.process_memory import memory
 from rillet.keyspace.database import Database
-from rillet.keyspace.helper_keys import delayed_key, order_keys, retries_key
+from rillet.keyspace.helper_keys import consumers_key, delayed_key, order_keys, partition_of_key, retries_key
 from rillet.real_time import monotonic
 from rillet.runtime.session_state import SUBSCRIBED
 from rillet.server.server import Server
 from rillet.types.compat import LAG_A, LAG_C
+from rillet.types.hash import Hash
 from rillet.types.stream.counts import counts_of
 from rillet.types.stream.group import Group
 from rillet.types.stream.stream import Stream
@@ -244,6 +245,8 @@ async def _streams(server: Server, finder: StreamFinder) -> list[Metric]:
     retries = Metric("group_retries", "gauge", "Messages that wait for their retry.", of_group)
     keys = Metric("group_ordered_keys", "gauge", "Keys with pending messages in an order by key.", of_group)
     ordered = Metric("group_ordered_messages", "gauge", "Pending messages of an order by key.", of_group)
+    owned = Metric("group_partition_owned", "gauge", "1 if a consumer of the group reads this partition.", of_group)
+    lease = Metric("group_partition_lease_seconds", "gauge", "Time until the lease of that consumer ends.", of_group)
     lag = Metric("group_lag", "gauge", "Entries that were not delivered to a group yet.", of_group)
     pending = Metric("group_pending", "gauge", "Delivered messages that were not acknowledged.", of_group)
     oldest = Metric("group_oldest_pending_seconds", "gauge", "Time since the oldest pending delivery.", of_group)
@@ -276,11 +279,16 @@ async def _streams(server: Server, finder: StreamFinder) -> list[Metric]:
             ordered.add(_members(engine.databases[index], lanes), *name)
             oldest.add(_oldest(group, now), *name)
             silent.add(_silence(group, now), *name)
+            ends = _lease_end(engine.databases[index], key, group.name)
+            if ends is not None:
+                owned.add(ends > now, *name)
+                lease.add(max(0, ends - now) / 1000, *name)
             behind = lag_of(stream, group, engine.settings.compat.lag_rule)
             if behind is not None:
                 lag.add(behind, *name)
         complete = complete and (exported < GROUPS or number + 1 == len(wanted))
-    return [length, added, last, groups, delayed, lag, pending, oldest, retries, keys, ordered, consumers, silent,
+    return [length, added, last, groups, delayed, lag, pending, oldest, retries, keys, ordered, owned, lease,
+            consumers, silent,
             _one("streams_complete", "gauge", "1 if all streams and groups are in this scrape.", complete)]  # fmt: skip
 
 
@@ -292,6 +300,23 @@ def _waiting(database: Database, key: bytes) -> int:
 def _members(database: Database, key: bytes) -> int:
     value = database.peek(key)
     return len(value) if type(value) is Zset else 0
+
+
+def _lease_end(database: Database, key: bytes, group: bytes) -> int | None:
+    """Return when the lease of the consumer that reads a partition ends, in ms since 1970; 0 if there is none.
+
+    None for a stream that is no partition, or one that the group does not read now.
+    """
+    place = partition_of_key(key)
+    record = None if place is None else database.peek(consumers_key(place[0], group))
+    if place is None or type(record) is not Hash:
+        return None
+    _, epoch, number = place
+    if record.get(b"epoch") != b"%d" % epoch or record.get(b"done:%d" % number) is not None:
+        return None
+    owner = record.get(b"owner:%d" % number)
+    member = None if owner is None else record.get(b"member:" + owner.split(b" ", 2)[2])
+    return 0 if member is None else int(member.split(b" ", 1)[0])
 
 
 def _silence(group: Group, now: int) -> float:

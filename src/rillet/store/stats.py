@@ -7,6 +7,7 @@
         for group in stream.groups:
             group.lag, group.lag_note, group.pending, group.ages, group.oldest_ms
             group.retries, stream.delayed              what waits until it is due
+            group.partition                            of a partitioned stream: who reads it
 
 The stats are the same in process, attached, and over rillet, Redis and Valkey. `survey` yields commands and receives
 their replies, without input or output; XINFO STREAM and XINFO GROUPS are one transaction, so that both describe one
@@ -35,7 +36,7 @@ from datetime import datetime
 from typing import Any, TypeAlias
 
 from rillet.errors import CommandError
-from rillet.keyspace.helper_keys import delayed_key, order_keys, retries_key
+from rillet.keyspace.helper_keys import consumers_key, delayed_key, order_keys, partition_of_key, retries_key
 from rillet.store.arguments.encoding import decode
 from rillet.store.consuming.delays import WAITING, delayed_of, retries_of, waiting_command
 from rillet.store.entry import Entry, named
@@ -103,6 +104,23 @@ class OrderStats:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionStats:
+    """One partition of a partitioned stream, as a group sees it (store/partitions).
+
+    stream: the partitioned stream; epoch, number: those of the partition. state: "current" if the group reads the
+    partition, "done" if it has handled it, "later" if it still reads an earlier epoch. consumer: the owner, or None;
+    lease_until: when its lease ends, in seconds since 1970.
+    """
+
+    stream: str
+    epoch: int
+    number: int
+    state: str
+    consumer: str | None = None
+    lease_until: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class GroupStats:
     """A group: its position, lag, pending messages by age, and consumers.
 
@@ -112,7 +130,7 @@ class GroupStats:
     and "released" for those of XNACK. examined: how many of the `pending` messages were counted, lowest ID first.
     oldest_ms: the longest time since a delivery, in milliseconds; deliveries: the highest count of deliveries; both are
     None if no message was examined. retries: pending messages that wait for their next delivery. order: the order by
-    key.
+    key. partition: None for a stream that is no partition, or if the user has no permission for the group's record.
     """
 
     name: str
@@ -129,6 +147,7 @@ class GroupStats:
     consumers: list[ConsumerInfo]
     retries: Waiting
     order: OrderStats
+    partition: PartitionStats | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +303,7 @@ def _group(key: bytes, stream: StreamStats, group: GroupInfo, server: str,
         max((entry.deliveries for entry in entries), default=None),
         [] if isinstance(consumers, CommandError) else consumers_of(consumers),
         (yield from _waiting(retries_key(key, name), False)), (yield from _order(key, name)),
+        (yield from _partition(key, name)),
     )  # fmt: skip
 
 
@@ -294,6 +314,25 @@ def _order(key: bytes, group: bytes) -> Generator[Any, Any, OrderStats]:
         return OrderStats()
     by, keys, messages = replies[-1]
     return OrderStats(decode(by), keys, messages - keys)
+
+
+def _partition(key: bytes, group: bytes) -> Generator[Any, Any, PartitionStats | None]:
+    place = partition_of_key(key)
+    if place is None:
+        return None
+    name, epoch, number = place
+    record = consumers_key(name, group)
+    reply = yield [b"HMGET", record, b"epoch", b"done:%d" % number, b"owner:%d" % number]
+    if isinstance(reply, CommandError) or reply[0] is None:
+        return None
+    current, done, owner = reply
+    state = "later" if int(current) < epoch else "done" if int(current) > epoch or done is not None else "current"
+    if state != "current" or owner is None:
+        return PartitionStats(decode(name), epoch, number, state)
+    consumer = owner.split(b" ", 2)[2]
+    member = yield [b"HGET", record, b"member:" + consumer]
+    ends = None if member is None or isinstance(member, CommandError) else int(member.split(b" ", 1)[0]) / 1000
+    return PartitionStats(decode(name), epoch, number, state, decode(consumer), ends)
 
 
 def _waiting(key: bytes, entries: bool) -> Generator[Any, Any, Waiting]:
@@ -356,4 +395,7 @@ def _memory(key: bytes, server: str) -> Generator[Any, Any, StreamMemory]:
     return StreamMemory(reply, note=f"{server} reports the total only, estimated from a sample of nodes (MEMORY USAGE)")
 
 
-__all__ = ["GroupStats", "OrderStats", "StoreStats", "StreamMemory", "StreamStats", "Waiting", "plain", "survey"]
+__all__ = [
+    "GroupStats", "OrderStats", "PartitionStats", "StoreStats", "StreamMemory", "StreamStats", "Waiting", "plain",
+    "survey",
+]  # fmt: skip

@@ -8,6 +8,22 @@ const Lag = ({ group }) => (group.lag === null
   ? html`<span class="badge warn" title=${group.lag_note}>unknown</span>`
   : html`<span title=${group.lag_note}>${group.lag_exact ? "" : "≤ "}${number(group.lag)}</span>`);
 
+const Owner = ({ part, now }) => (part.state === "done" ? html`<span class="muted">handled</span>`
+  : part.state === "later" ? html`<span class="muted">after an earlier epoch</span>`
+  : part.consumer === null ? html`<span class="badge warn">no consumer</span>`
+  : html`<span class="mono"><${Name} text=${part.consumer} /></span> ${part.lease_until === null || part.lease_until <= now ? html`<span class="badge bad">lease ended</span>` : html`<span class="muted small nowrap">lease ${duration((part.lease_until - now) * 1000)}</span>`}`);
+
+function Partitions({ rows, group, stream, now }) {
+  return html`<${Card} title=${html`Partitions of <${Name} text=${rows.length ? rows[0].stream : ""} />`} id="h-partitions">
+    <${Table} label="Partitions" rows=${rows} keyOf=${(one) => one.key} rowClass=${(one) => (one.key === stream ? "on" : "")} empty="The group reads no partition." columns=${[
+      { name: "Epoch", right: true, of: (one) => one.epoch, cell: (one) => one.epoch },
+      { name: "Partition", right: true, of: (one) => one.number, cell: (one) => html`<button type="button" class="link" onClick=${() => go("groups", { key: one.key, group: group.name })}>${one.number}</button>` },
+      { name: "Entries", right: true, of: (one) => one.length, cell: (one) => number(one.length) },
+      { name: "Lag", right: true, of: (one) => one.lag, cell: (one) => html`<${Lag} group=${one} />` },
+      { name: "Pending", right: true, of: (one) => one.pending, cell: (one) => number(one.pending) },
+      { name: "Read by", of: (one) => one.consumer, cell: (one) => html`<${Owner} part=${one} now=${now} />` }]} /><//>`;
+}
+
 function Ages({ group }) {
   const rows = Object.entries(group.ages), most = Math.max(1, ...rows.map(([, n]) => n));
   return html`<div>${rows.map(([name, n]) => html`<div class="bar" key=${name}><span class="muted small">${name.replace("<", "< ").replace(">=", "≥ ")}</span>
@@ -125,7 +141,9 @@ export default function GroupsView({ place, values, overview }) {
         { name: "Consumers", right: true, of: (one) => one.consumers.length, cell: (one) => { const stuck = one.consumers.filter(isStuck).length; return html`${one.consumers.length}${stuck ? html` <span class="badge bad">${stuck} stuck</span>` : ""}`; } }]} />
       ${data.delayed && data.delayed.number ? html`<p class="note small">${number(data.delayed.number)} delayed entries wait. The next one is due ${moment(data.delayed.next_due * 1000)}, and was added ${moment(data.delayed.next_since * 1000)}.</p>` : null}
       ${group && group.order.by !== null ? html`<p class="note small"><b><${Name} text=${group.name} /></b> is in order by <b><${Name} text=${group.order.by} /></b>: ${number(group.order.keys)} keys have pending messages, ${number(group.order.waiting)} messages wait behind others.</p>` : null}
+      ${group && group.partition ? html`<p class="note small">Partition ${group.partition.number} of <b><${Name} text=${group.partition.stream} /></b>, epoch ${group.partition.epoch}. <${Owner} part=${group.partition} now=${data.time} />.</p>` : null}
       ${group && group.lag_note ? html`<p class="note small">Lag of <b><${Name} text=${group.name} /></b>: ${group.lag_note}.</p>` : null}<//>` : null}
+    ${group && data.partitions.length ? html`<${Partitions} rows=${data.partitions.filter((one) => one.group === group.name)} group=${group} stream=${stream} now=${data.time} />` : null}
     ${group ? html`
       <${Card} title=${html`Consumers of <${Name} text=${group.name} />`} id="h-consumers" className="s7" tools=${html`<button type="button" onClick=${() => setAction(["move"])}>Move the group</button>`}>
         <${Table} label="Consumers" rows=${group.consumers} keyOf=${(one) => one.name} rowClass=${(one) => (one.name === values.consumer ? "on" : "")} empty="The group has no consumers." sort=${["Pending", true]} columns=${[
