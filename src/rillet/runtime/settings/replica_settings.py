@@ -57,7 +57,7 @@ _LOADS = ("disabled", "on-empty-db", "swapdb", "flushdb", "flush-before-load")
 REPLICA = [
     SettingType("replicaof", "Host and port of the master that the server follows; NO ONE: it is a master",
                 "", _master, mutable=False, multi=True, written=_written_master),
-    string("masterauth", "Password that the server sends to its master; empty: none", "", null=True),
+    string("masterauth", "Password that the server sends to its master; empty: none", "", null=True, whole=True),
     string("masteruser", "User that the server sends to its master; empty: `default`", "", null=True),
     integer("repl-timeout", "Seconds without a byte after which the link of a replica and its master is cut",
             60, 1, INT_MAX),

@@ -56,6 +56,8 @@ class SettingType:
 
     since, until, valkey: the servers that have the setting: Redis from the level `since` (types.compat) to below
     `until`, and whether Valkey has it. valkey_default: Valkey's default, if it is another one.
+
+    whole: a zero byte does not end the text. Redis reads most values as C strings, and numbers and passwords whole.
     """
 
     name: str
@@ -77,6 +79,7 @@ class SettingType:
     until: int = 0
     valkey: bool = True
     valkey_default: Any = None
+    whole: bool = False
 
     def known_to(self, compat: Compat) -> bool:
         """Return whether a server has the setting."""
@@ -152,7 +155,7 @@ def integer(name: str, about: str, default: int, low: int, high: int, **options:
             raise SettingError("argument couldn't be parsed into an integer")
         return _within(value, low, high)
 
-    return SettingType(name, about, default, parse, str, **options)
+    return SettingType(name, about, default, parse, str, whole=True, **options)
 
 
 def octal(name: str, about: str, default: int, low: int, high: int, **options: Any) -> SettingType:
@@ -287,7 +290,7 @@ def numbers(name: str, about: str, default: tuple[float, ...], low: float, high:
         return " ".join(f"{value:f}".rstrip("0").rstrip(".") for value in values)
 
     # The line is always written, because without it the default would apply (config.c).
-    return SettingType(name, about, default, parse, show, multi=True, **options,
+    return SettingType(name, about, default, parse, show, multi=True, whole=True, **options,
                        written=lambda values: [(show(values) or '""', True)])  # fmt: skip
 
 

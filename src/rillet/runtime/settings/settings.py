@@ -257,7 +257,7 @@ _NETWORK = [
     integer("metrics-streams", "Maximum number of streams in the metrics", 100, 0, 100_000),
     string("unixsocket", "Path of the Unix socket to listen on; empty: none", "", mutable=False, null=True),
     integer("databases", "Number of databases that SELECT accepts", 16, 1, INT_MAX, mutable=False),
-    string("requirepass", "Password of the user `default`; empty: none", "", null=True),
+    string("requirepass", "Password of the user `default`; empty: none", "", null=True, whole=True),
     string("aclfile", "File that defines the users (ACL LOAD, ACL SAVE); empty: none", "", mutable=False, null=True),
     words("acl-pubsub-default", "Channels that a new user may access", "resetchannels",
           ("allchannels", "resetchannels")),
@@ -482,6 +482,8 @@ class Settings:
 
     def value_of_words(self, parameter: SettingType, texts: list[str]) -> Any:
         """Parse the value of a setting from a list of words; most settings accept exactly one word."""
+        if not parameter.whole:
+            texts = [text.partition("\0")[0] for text in texts]
         value = parameter.parse(texts if parameter.multi else texts[0])
         return value if parameter.adapt is None else parameter.adapt(value, self)
 
