@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         ReadOnly,
         Redirect,
         RilletError,
+        SegmentUnreadable,
         StoreBusy,
         StoreClosed,
         StoreError,
@@ -134,7 +135,8 @@ _ERRORS = """
     InvalidID InvalidObj InvalidValue LeaseLost Loading LogCorrupt MasterDown Misconf MissingExtra ModuleFailure
     NestedCall NewerFormat NoAuth NoGroup NoPerm NoProto NoReplicas NoScript NotAStore NotBusy NotSent OutOfMemory
     OutcomeUnknown PartitionMismatch PendingMessages ProtocolError ReadOnly Redirect RilletError StoreBusy StoreClosed
-    StoreError StoreTimeout TransactionConflict TryAgain Unblocked Unkillable UnknownTimeout WrongPass WrongType
+    SegmentUnreadable StoreError StoreTimeout TransactionConflict TryAgain Unblocked Unkillable UnknownTimeout WrongPass
+    WrongType
 """
 _AIO = """
     AsyncArray AsyncBitmap AsyncConsumer AsyncCounter AsyncGeo AsyncGroup AsyncHash AsyncHyperLogLog AsyncList
@@ -301,6 +303,7 @@ __all__ = [
     "Replica",
     "Retry",
     "RilletError",
+    "SegmentUnreadable",
     "Set",
     "SortedSet",
     "Store",

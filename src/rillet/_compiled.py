@@ -59,6 +59,7 @@ TYPED = (
     "types/stream/node",
     "types/stream/pending",
     "types/stream/time_order",
+    "types/stream/nodes",
     "types/stream/iterator",
     "types/stream/group",
     "types/stream/counts",

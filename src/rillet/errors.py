@@ -11,6 +11,7 @@
     │   ├── ExecAbort  Unblocked  Misconf  Loading  ReadOnly  NoScript  ClusterDown  TryAgain
     │   ├── OutOfMemory  InvalidObj  Busy  NotBusy  Unkillable  MasterDown  NoReplicas  Redirect
     │   ├── InvalidID          a text that is not the ID of an entry; also a ValueError
+    │   ├── SegmentUnreadable  entries of a stream lie in a segment that is missing or damaged
     │   └── ModuleFailure      a module's code raised an exception, or ran too long
     └── StoreError             the store on disk cannot be opened or written
         ├── LogCorrupt  NotAStore  NewerFormat  StoreClosed  StoreBusy  IncompatibleOwner
@@ -203,6 +204,12 @@ class OutOfMemory(CommandError):
 
     prefix = "OOM"
     default = "command not allowed when used memory > 'maxmemory'."
+
+
+class SegmentUnreadable(CommandError):
+    """A segment with older entries of a stream is missing or damaged; the text names the file and the entries."""
+
+    prefix = "SEGMENT"
 
 
 class ModuleFailure(CommandError):

@@ -39,6 +39,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
+from rillet.host.sealing import Sealing
 from rillet.keyspace.clock import ManualClock
 from rillet.persistence.aof.base import write_base
 from rillet.persistence.aof.loader import replay
@@ -48,6 +49,7 @@ from rillet.persistence.aof.rewrite_format import BaseWriter, Ended, InlineBaseW
 from rillet.persistence.disk import Disk
 from rillet.persistence.rdb.reader import load_rdb
 from rillet.persistence.rdb.writer import write_rdb
+from rillet.persistence.segments.folder import SegmentFolder
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings.settings import Settings
 from tests.persistence.simulated_disk import Killed, PowerLoss, SimulatedDisk
@@ -58,6 +60,7 @@ FOLDER = STORE / "appendonlydir"
 SNAPSHOT = STORE / "dump.rdb"
 FOLDERS = ("/", "/store")
 START = 1_700_000_000_000
+LIMIT = 150  # bytes of the nodes of streams in memory, with `seals`
 TICK = 100
 POLICIES = ("always", "everysec", "no")
 _KEPT_IMAGES = 64
@@ -73,12 +76,13 @@ class Plan:
     commands: int = 300
     orderly: bool = False
     checksums: bool = True
+    seals: bool = False  # streams have nodes of few entries, and all but a few nodes go into segments
 
     def line(self, at: int, survivor: int) -> str:
         """Return the command line that repeats a crash."""
         return (f"python -m tests.persistence.power_loss --fsync {self.fsync} --preamble {self.preamble} "
                 f"--seed {self.seed} --commands {self.commands} --at {at} --survivor {survivor}"
-                + " --orderly" * self.orderly)  # fmt: skip
+                + " --orderly" * self.orderly + " --seals" * self.seals)  # fmt: skip
 
 
 class Reached(NamedTuple):
@@ -98,7 +102,8 @@ class CrashFailure(AssertionError):
 def settings_of(plan: Plan) -> Settings:
     """Return the settings for the engines of a plan."""
     return Settings(databases=str(DATABASES), aof_use_rdb_preamble=plan.preamble, save="",
-                    auto_aof_rewrite_min_size="16kb", auto_aof_rewrite_percentage="300")  # fmt: skip
+                    auto_aof_rewrite_min_size="16kb", auto_aof_rewrite_percentage="300",
+                    stream_node_max_entries=3 if plan.seals else 100)  # fmt: skip
 
 
 class Opened:
@@ -173,6 +178,16 @@ class Workload:
         writer = self.random.choice((inline, from_files))
         self.rewriting = Rewriting(self.log, self.engine, writer, from_memory=inline)
         self.openings += 1
+        self.sealing: Sealing | None = None
+        if self.plan.seals:
+            folder = self.engine.segments = self.engine.segments or SegmentFolder(self.disk, FOLDER)
+            folder.remove_parts()
+            self.sealing = Sealing(self.engine, folder, LIMIT, self)
+
+    @property
+    def seals(self) -> int:
+        """The number of segments that got their names."""
+        return sum(one.kind == "rename" and one.target.endswith(".segment") for one in self.disk.journal)
 
     def note(self) -> None:
         """Record the progress in the journal."""
@@ -231,6 +246,8 @@ class Workload:
             self.clock.advance(TICK)
             self.note()
             self.rewriting.tick(self.now / 1000)
+            if self.sealing is not None:
+                self.sealing.tick()
             for database, key in self._expired():
                 session = next(one for one in self.sessions if one.db.index == database)
                 self._carry_out(session, Step([[b"EXISTS", key]], {(database, key)}))
@@ -250,6 +267,8 @@ class Workload:
 
     def _close(self) -> None:
         self.rewriting.abort()
+        if self.sealing is not None:
+            self.sealing.close()
         self.engine.log = None
         self.log.close()
         self.certain = len(self.states) - 1
@@ -312,6 +331,7 @@ class Figures:
     rewrites: int = 0
     kills: int = 0
     faults: int = 0
+    seals: int = 0
 
     def add(self, other: Figures) -> None:
         """Add the counts of another run."""
@@ -322,7 +342,8 @@ class Figures:
         return (
             f"{self.points} crash points of {self.steps} steps with {self.rewrites} rewrites and {self.kills} kills: "
             f"{self.images} different images opened, {self.repaired} of them repaired ({self.torn} torn), {self.twice} "
-            f"crashed again while they were, {self.written_on} written on, {self.snapshots} snapshots loaded"
+            f"crashed again while they were, {self.written_on} written on, {self.snapshots} snapshots loaded, "
+            f"{self.seals} segments"
         )
 
 
@@ -332,7 +353,8 @@ class Crashes:
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
         self.plan = workload.plan
-        self.figures = Figures(steps=len(workload.states) - 1, rewrites=workload.rewrites, kills=workload.kills)
+        self.figures = Figures(steps=len(workload.states) - 1, rewrites=workload.rewrites, kills=workload.kills,
+                               seals=workload.seals)  # fmt: skip
         self._positions: dict[int, list[int]] = {}
         for position, one in enumerate(workload.states):
             self._positions.setdefault(one, []).append(position)
@@ -503,6 +525,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--fsync", choices=POLICIES, help="one policy only")
     parser.add_argument("--preamble", choices=("yes", "no"), help="one form of the base only")
     parser.add_argument("--orderly", action="store_true", help="what is written first is on the disk first")
+    parser.add_argument("--seals", action="store_true", help="nodes of streams go into segments")
     parser.add_argument("--at", type=int, help="only after so many operations")
     parser.add_argument("--survivor", type=int, default=0, help="which image of --at")
     given = parser.parse_args(argv)
@@ -511,7 +534,7 @@ def main(argv: list[str] | None = None) -> int:
     for seed in range(given.seed, given.seed + given.seeds):
         for fsync in [given.fsync] if given.fsync else POLICIES:
             for preamble in [given.preamble] if given.preamble else ("yes", "no"):
-                plan = Plan(seed, fsync, preamble, given.commands, given.orderly)
+                plan = Plan(seed, fsync, preamble, given.commands, given.orderly, seals=given.seals)
                 try:
                     figures = explore(plan, given.survivors, only)
                 except CrashFailure as failure:

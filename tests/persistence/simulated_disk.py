@@ -241,6 +241,11 @@ class SimulatedDisk(Disk):
         self._call("read", str(path))
         return io.BytesIO(bytes(self.contents[self._find(str(path))]))
 
+    def read_at(self, file: BinaryIO, offset: int, size: int) -> bytes:
+        """Read from a place of an open file."""
+        file.seek(offset)
+        return file.read(size)
+
     def exists(self, path: Path) -> bool:
         """Return whether a file or folder with this name exists."""
         return str(path) in self.names_of or str(path) in self.folders

@@ -60,6 +60,16 @@ def test_every_crash_point_keeps_the_guarantees(fsync: str, preamble: str, total
     assert all(met), str(figures)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("fsync", "preamble"), [("always", "no"), *long(("everysec", "yes"), ("no", "yes"))])
+def test_every_crash_point_of_sealing_keeps_the_guarantees(fsync: str, preamble: str, total: Figures) -> None:
+    steps, survivors = SIZE
+    figures = explore(Plan(1, fsync, preamble, steps, seals=True), survivors)
+    total.add(figures)
+    assert figures.seals > 5, str(figures)
+    assert figures.rewrites, str(figures)
+
+
 # -- whoever cuts a corner is found --------------------------------------------------------------------
 
 
@@ -74,6 +84,7 @@ class Lying(SimulatedDisk):
 
     def _sync(self, path: str, number: int) -> None:
         kind = "manifest" if path.endswith("manifest") else "base" if ".base" in path else "incr"
+        kind = "segment" if ".segment" in path else kind
         if self.forgets != f"sync of {kind}":
             super()._sync(path, number)
 
@@ -84,9 +95,11 @@ class Lying(SimulatedDisk):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("forgets", ["sync of incr", "sync_folder", *long("sync of base", "sync of manifest")])
+@pytest.mark.parametrize(
+    "forgets", ["sync of incr", "sync_folder", "sync of segment", *long("sync of base", "sync of manifest")]
+)
 def test_an_omitted_call_is_detected_and_the_failure_repeats(forgets: str) -> None:
-    plan = Plan(1, "always", "yes", 150)
+    plan = Plan(1, "always", "yes", 150, seals="segment" in forgets)
     with pytest.raises(CrashFailure, match="again: python -m tests.persistence.power_loss --fsync always") as found:
         explore(plan, 2, disk=Lying(forgets))
     words = str(found.value).split()

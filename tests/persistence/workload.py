@@ -19,6 +19,7 @@ from rillet.runtime.registry import TABLE
 from rillet.types.digest import value_digest
 from rillet.types.list import List
 from rillet.types.set import Set
+from rillet.types.stream.nodes import NodeIterator
 from rillet.types.stream.stream import Stream
 from rillet.types.string import String
 
@@ -48,7 +49,10 @@ class Step(NamedTuple):
 
 
 def _stream_parts(stream: Stream) -> Iterator[bytes]:
-    for key, node in stream.rax.items():
+    nodes = NodeIterator(stream)
+    nodes.seek("^")
+    while nodes.next():
+        key, node = nodes.key, nodes.node()
         yield key
         yield node.to_bytes()
     yield b"%d %d-%d %d-%d %d-%d %d" % (

@@ -37,10 +37,9 @@ from rillet.columns.column import Column
 from rillet.columns.row_builder import RowBuilder, Shape, Slot
 from rillet.errors import Corrupt
 from rillet.structs.listpack import Listpack, is_int64, parse_int64
-from rillet.structs.rax_iterator import RaxIterator
 from rillet.types.stream.id import encode_key, key_ms, key_seq, less, undelta
-from rillet.types.stream.iterator import StreamNodes
 from rillet.types.stream.node import validate_node
+from rillet.types.stream.nodes import NodeIterator, StreamNodes
 
 if cython.compiled:
     from cython.cimports.libc.string import memcmp  # type: ignore[import-not-found, unused-ignore]
@@ -486,7 +485,7 @@ class NodeDecoder:
 
     __slots__ = ("reader", "nodes", "busy")
     reader: readonly[NodeReader]
-    nodes: RaxIterator
+    nodes: NodeIterator
     busy: cython.bint
 
     def __init__(
@@ -495,7 +494,7 @@ class NodeDecoder:
     ) -> None:  # fmt: skip
         """Create a decoder. A batch is full after max_rows entries or max_bytes bytes of entries."""
         self.reader = NodeReader(rows, after, last, max_rows, max_bytes)
-        self.nodes = RaxIterator(stream.rax)
+        self.nodes = NodeIterator(stream)
         self.busy = False
         if not self.nodes.seek("<=", encode_key(after[0], after[1])):
             self.nodes.seek("^")
@@ -524,7 +523,7 @@ class NodeDecoder:
             if less(reader.end_ms, reader.end_seq, key_ms(self.nodes.key), key_seq(self.nodes.key)):
                 reader.over = True
                 return 2
-            lp = self.nodes.data
+            lp = self.nodes.node()
             reader.open(lp.buf, 0, lp.used, key_ms(self.nodes.key), key_seq(self.nodes.key))
             self.busy = True
 

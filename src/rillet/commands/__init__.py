@@ -76,6 +76,7 @@ MODULES = {
     "stream.info": "xinfo",
     "stream.idmp": "xcfgset xidmprecord",
     "stream.bulk_read": "rillet.xnodes rillet.xcount rillet.xrank rillet.xafter",
+    "stream.seal": "rillet.seal",
     "stream.memory": "rillet.xmemory",
     "pubsub.pubsub": "subscribe unsubscribe psubscribe punsubscribe ssubscribe sunsubscribe publish spublish pubsub",
     "scripting.eval": "eval evalsha eval_ro evalsha_ro",

@@ -16,6 +16,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rillet.errors import LogCorrupt, StoreError
 from rillet.host.spawned_snapshots import SpawnedSnapshots
@@ -29,6 +30,9 @@ from rillet.persistence.remedies import salvageable
 from rillet.persistence.write_gate import WriteGate
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings.settings import SettingError
+
+if TYPE_CHECKING:
+    from rillet.host.sealing import Sealing
 
 _ALWAYS_LOGGED = "a store in a directory always has an append-only log"
 
@@ -45,6 +49,7 @@ class EngineFiles(ABC):
         self._is_store = is_store
         # The position in the replication stream that was stored with the log, None without a log.
         self._position: Mapping[bytes, bytes] | None = None
+        self.sealing: Sealing | None = None
 
     def open_log(self, progress: Callable[[int, int], None] | None = None, *, begin_with_base: bool = False,
                  adopt: Path | None = None) -> LoadResult:  # fmt: skip
@@ -52,7 +57,27 @@ class EngineFiles(ABC):
         with salvageable(self._folder):
             result = self.aof.open(progress, begin_with_base=begin_with_base, adopt=adopt)
         self._position = result.position
+        self._seal()
         return result
+
+    def _seal(self) -> None:
+        """Keep the streams within `stream-memory`, or within the limit of the last opening."""
+        engine, log = self._engine, self.aof.log
+        limit = engine.settings.stream_memory or (0 if engine.segments is None else engine.segments.stored_limit())
+        if not limit:
+            return
+        from rillet.host.sealing import Sealing
+        from rillet.persistence.segments.folder import SegmentFolder
+
+        engine.settings.stream_memory = limit
+        if engine.segments is None:
+            engine.segments = SegmentFolder(log.disk, log.folder)
+        try:
+            engine.segments.remove_parts()
+            engine.segments.store_limit(limit)
+        except OSError as error:
+            raise StoreError(f"{engine.segments.path} cannot be written: {error.strerror}") from error
+        self.sealing = Sealing(engine, engine.segments, limit, self.aof)
 
     def facts(self) -> Mapping[bytes, bytes]:
         """Return the position in the replication stream that was stored with the loaded data."""
@@ -64,6 +89,8 @@ class EngineFiles(ABC):
         self.snapshots.cron()
         self.aof.cron()
         self.snapshots.cron_scheduled()
+        if self.sealing is not None:
+            self.sealing.tick()
 
     def setting_changed(self, name: str) -> None:
         """Apply a setting of the files that CONFIG SET changed; SettingError rejects it."""
@@ -81,11 +108,13 @@ class EngineFiles(ABC):
 
     def info(self) -> dict[str, object]:
         """Return the fields of INFO persistence."""
-        return {**self.snapshots.info(), **self.aof.info()}
+        return {**self.snapshots.info(), **self.aof.info(), **({} if self.sealing is None else self.sealing.info())}
 
     def close(self) -> None:
         """Stop the process that writes the RDB file, write and sync the log, and stop logging; Misconf."""
         self.snapshots.stop_child()
+        if self.sealing is not None:
+            self.sealing.close()
         self.aof.close()
 
 
@@ -94,6 +123,8 @@ class ForkingFiles(EngineFiles):
 
     def __init__(self, engine: Engine, folder: Path, say: Say, *, is_store: bool = False) -> None:
         super().__init__(engine, folder, is_store=is_store)
+        if engine.settings.stream_memory and not engine.settings.appendonly:
+            raise StoreError("stream-memory needs `appendonly yes`: segments belong to a log")
         self._say = say
         self._lock = DirectoryLock()
         self.children = children = Children()

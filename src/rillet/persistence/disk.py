@@ -141,6 +141,19 @@ class Disk:
         """Open a file for reading, unbuffered: the reader should request large pieces."""
         return open(path, "rb", buffering=0)
 
+    def read_at(self, file: BinaryIO, offset: int, size: int) -> bytes:
+        """Read from a place of a file that `read_from` opened; fewer bytes only at its end.
+
+        Where the system has pread, this does not move the file's position, which a forked child shares.
+        """
+        if not hasattr(os, "pread"):
+            file.seek(offset)
+            return file.read(size)
+        data = os.pread(file.fileno(), size, offset)
+        while 0 < len(data) < size and (more := os.pread(file.fileno(), size - len(data), offset + len(data))):
+            data += more
+        return data
+
     def exists(self, path: Path) -> bool:
         """Return whether there is a file or folder of that name."""
         return path.exists()

@@ -68,6 +68,8 @@ class CommandEngine(Protocol):
     scripts: Any
     """rillet.scripting.scripts.Scripts, or None."""
     preserved: Any
+    segments: Any
+    """rillet.persistence.segments.folder.SegmentFolder, or None."""
     log: Any
 
     # -- conditions ----------------------------------------------------------------------------------

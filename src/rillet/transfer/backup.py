@@ -34,13 +34,14 @@ from typing import BinaryIO
 from rillet.errors import LogCorrupt, StoreError
 from rillet.host.directory import LOG_FOLDER, MARKER, SINGLE_FILE, check_marker, check_parents
 from rillet.persistence.aof.end import LogEnd, cut, find_end
-from rillet.persistence.aof.folder import log_files
+from rillet.persistence.aof.folder import SEGMENTS, log_files
 from rillet.persistence.aof.loader import replay
 from rillet.persistence.aof.manifest import AofManifest, LogFile, commit, read_manifest
 from rillet.persistence.checking import MANY_DATABASES, NOT_LOADED, CheckReport, check
 from rillet.persistence.disk import REAL, SYNC_EVERY, Disk, write_file
 from rillet.persistence.rdb.records import HEADER, MAGICS
 from rillet.persistence.rdb.writer import write_rdb
+from rillet.persistence.segments.folder import SUFFIX, with_segments
 from rillet.real_time import monotonic
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings.settings import Settings
@@ -79,9 +80,11 @@ def back_up(source: Path, target: Path, *, to: int = -1, quick: bool = False, ba
     if source.is_dir() and (source / MARKER).is_file():
         check_marker(source)
     with _place(target) as work:
-        paths, files = open_files(source, lambda: data_files(source))
+        opened, files = open_files(source, lambda: with_segments(data_files(source)))
+        paths = [path for path in opened if path.suffix != SUFFIX]
         with files:
             made = _copies(paths, source, files, work / LOG_FOLDER, bar)
+            _copy_segments(opened[len(paths) :], files, work / LOG_FOLDER / SEGMENTS)
         backup = _finish(made, [path.name for path in paths], target, work, to, quick, bar)
         if (source / MARKER).is_file() and target.suffix != ".rdb":
             shutil.copyfile(source / MARKER, target / MARKER)
@@ -176,6 +179,17 @@ def _copies(paths: list[Path], source: Path, files: OpenFiles, folder: Path, bar
             before += files.size(path)
     REAL.sync_folder(folder)
     return copies
+
+
+def _copy_segments(paths: list[Path], files: OpenFiles, folder: Path) -> None:
+    """Copy the segments of streams beside the copy of the log. O(bytes)"""
+    if paths:
+        REAL.make_folder(folder)
+    for path in paths:
+        with files.read_from(path) as reading:
+            write_file(REAL, folder / path.name, _pieces(reading, lambda done: None), SYNC_EVERY)
+    if paths:
+        REAL.sync_folder(folder)
 
 
 def _pieces(file: BinaryIO, report: Callable[[int], None]) -> Iterator[bytes]:

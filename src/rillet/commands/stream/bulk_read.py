@@ -38,11 +38,11 @@ from rillet.errors import CommandError
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime.session import Session
 from rillet.structs.listpack import Listpack
-from rillet.structs.rax_iterator import RaxIterator
 from rillet.types.stream.counts import StreamCounts, counts_of
 from rillet.types.stream.id import IDReader, encode_key, key_ms, key_seq, less
 from rillet.types.stream.iterator import StreamIterator
 from rillet.types.stream.node import int_at
+from rillet.types.stream.nodes import NodeIterator
 from rillet.types.stream.stream import Stream
 
 REPLY_BYTES = 16 << 20
@@ -70,9 +70,9 @@ def _positive(word: bytes) -> cython.longlong:
 
 
 @cython.cfunc
-def _nodes_from(stream: Stream, ms: cython.ulonglong, seq: cython.ulonglong) -> RaxIterator:
+def _nodes_from(stream: Stream, ms: cython.ulonglong, seq: cython.ulonglong) -> NodeIterator:
     """Return an iterator over the nodes of a stream, from the node that could contain the ID on."""
-    nodes: RaxIterator = RaxIterator(stream.rax)
+    nodes: NodeIterator = NodeIterator(stream)
     if not nodes.seek("<=", encode_key(ms, seq)):
         nodes.seek("^")
     return nodes
@@ -129,7 +129,7 @@ def _write_nodes(
     """Write the reply of RILLET.XNODES for a range that is not empty."""
     start_ms: cython.ulonglong = after.ms if after.seq != _MAX else after.ms + 1
     start_seq: cython.ulonglong = after.seq + 1 if after.seq != _MAX else 0
-    nodes: RaxIterator = _nodes_from(stream, start_ms, start_seq)
+    nodes: NodeIterator = _nodes_from(stream, start_ms, start_seq)
     pages: list[tuple[bytes, Listpack]] = []
     more: cython.bint = False
     size: cython.Py_ssize_t = 0
@@ -141,7 +141,7 @@ def _write_nodes(
         if count <= 0 or size > _REPLY_BYTES:
             more = True
             break
-        lp = nodes.data
+        lp = nodes.node()
         living = _living(stream, nodes.key, lp, start_ms, start_seq)
         if living > 0:
             pages.append((nodes.key, lp))

@@ -106,7 +106,7 @@ def _write_stream(out: ReplyWriter, stream: Stream, nodes: int) -> None:
     """Write the names and values that XINFO STREAM returns both with and without FULL."""
     write_fields(out, {
         b"length": stream.length,
-        b"radix-tree-keys": stream.rax.numele,
+        b"radix-tree-keys": stream.node_count,
         b"radix-tree-nodes": nodes,
         b"last-generated-id": format_id(stream.last_ms, stream.last_seq),
         b"max-deleted-entry-id": format_id(stream.max_deleted_ms, stream.max_deleted_seq),

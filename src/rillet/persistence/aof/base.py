@@ -22,6 +22,7 @@ from pathlib import Path
 
 from rillet.persistence.debug_delay import debug_delay
 from rillet.persistence.disk import REAL, SYNC_EVERY, Disk, write_file
+from rillet.persistence.rdb.plain_keys import versioned_values
 from rillet.persistence.rdb.writer import readable_by, write_rdb
 from rillet.protocol.command_parser import pack_command
 from rillet.runtime.engine import Engine
@@ -81,7 +82,7 @@ def write_base(path: Path, engine: Engine, disk: Disk = REAL, progress: Progress
     No manifest names the path yet. After OSError no file remains; a killed process may leave a partial file.
     progress: called with the number of keys done so far.
     """
-    if engine.settings.aof_use_rdb_preamble:
+    if engine.settings.aof_use_rdb_preamble or _seals(engine):
         write_rdb(path, engine, log_base=True, draft=part_of(path), progress=progress, disk=disk)
         return "rdb"
     try:
@@ -91,6 +92,13 @@ def write_base(path: Path, engine: Engine, disk: Disk = REAL, progress: Progress
         disk.remove(path)
         raise
     return "aof"
+
+
+def _seals(engine: Engine) -> bool:
+    """Return whether nodes of streams lie in segments, to which only an RDB file can refer."""
+    return engine.segments is not None and any(
+        getattr(value, "sealed", 0) for database in engine.databases for value in versioned_values(database.keys)
+    )
 
 
 def part_of(path: Path) -> Path:

@@ -20,12 +20,16 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from rillet.errors import LogCorrupt, StoreError
 from rillet.persistence.aof.failures import LogTakenOver
 from rillet.persistence.aof.file import AofFile
 from rillet.persistence.aof.manifest import AofManifest, LogFile, commit, read_manifest, recover
 from rillet.persistence.disk import REAL, Disk
+
+SEGMENTS: Final = "segments"
+"""The folder, beside the files of the log, of the nodes of streams that are kept on disk (persistence.segments)."""
 
 
 class AofFolder:
@@ -269,4 +273,4 @@ def _reject_orphans(folder: Path, names: list[str], disk: Disk) -> None:
                 raise LogCorrupt(str(folder), 0, f"the manifest is missing, but {name} exists")
 
 
-__all__ = ["AofFolder", "log_files"]
+__all__ = ["SEGMENTS", "AofFolder", "log_files"]

@@ -27,6 +27,7 @@ from pathlib import Path
 from rillet.errors import LogCorrupt
 from rillet.persistence.aof import position
 from rillet.persistence.aof.command_applier import CommandApplier
+from rillet.persistence.aof.folder import SEGMENTS
 from rillet.persistence.aof.frames import MARK, WRITTEN_ON, FrameReader, is_empty
 from rillet.persistence.disk import REAL, Disk, write_file
 from rillet.persistence.rdb.reader import load_rdb
@@ -100,6 +101,10 @@ def replay(engine: Engine, paths: list[Path], progress: Callable[[int, int], Non
     collects = gc.isenabled()
     gc.disable()  # the loaded data has no reference cycles, and each garbage collection would visit all of it
     engine.loading = True
+    if engine.segments is None and paths and disk.exists(paths[0].parent / SEGMENTS):
+        from rillet.persistence.segments.folder import SegmentFolder
+
+        engine.segments = SegmentFolder(disk, paths[0].parent)
     try:
         for at, path in enumerate(paths):
             if not sizes[at] and path.suffix != ".rdb":  # an RDB file is never empty

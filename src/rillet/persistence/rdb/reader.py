@@ -216,6 +216,7 @@ class _RdbLoader:
         self.name = name
         self.engine = engine
         self.reader = reader
+        reader.sources = None if engine.segments is None else engine.segments.open
         self.records = RdbRecords(reader)
         # Drop keys that expired before this time (ms since the epoch; -1: keep all keys).
         self.now = engine.clock.now_ms() if options.get("drop_expired") else -1

@@ -16,6 +16,9 @@ one. A piece ends between keys, or between the elements of a large value, so it 
 of one list if that is larger. The engine waits meanwhile; BGSAVE does the same in a forked child. The keys are written
 in the order in which they rest in memory; rillet.persistence.rdb.plain_keys, which is compiled, copies most of them.
 
+The base of a log refers to the nodes of streams that lie in segments (types.rdb.stream.save_sealed); every other file
+contains their bytes, which are read one node at a time.
+
 Expired keys are written, as in Redis: the reader drops them, or keeps them if a log follows the file.
 """
 
@@ -154,6 +157,7 @@ class _RdbFileWriter:
         self.saves_access: bool = engine.settings.maxmemory_policy.endswith(("lru", "lfu"))
         self.checked = engine.settings.rdbchecksum and parts.checked
         self.checksum = 0
+        self.seals = False
         self.keys = 0
         self.syncs = False
         self.unsynced = 0
@@ -161,6 +165,7 @@ class _RdbFileWriter:
     def write(self, log_base: bool) -> None:
         """Write all parts of the RDB file in order."""
         settings = self.engine.settings
+        self.seals = log_base
         self.syncs = settings.aof_rewrite_incremental_fsync if log_base else settings.rdb_save_incremental_fsync
         self._header(log_base)
         if self.parts.data:
@@ -318,6 +323,8 @@ class _RdbFileWriter:
                     )
 
     def _type_of(self, value: object) -> int:
+        if self.seals and isinstance(value, Stream) and value.sealed:
+            return rdb.TYPE_SEALED
         if self.parts.reader is not None:
             return rdb_type(value, self.parts.reader)
         if self.version is not None:

@@ -176,6 +176,13 @@ def _policy(word: str, settings: Settings) -> str:
     return word
 
 
+def _stream_memory(limit: int, _settings: Settings) -> int:
+    """Check the limit of the streams in memory: a few nodes must fit."""
+    if 0 < limit < LEAST_STREAM_MEMORY:
+        raise SettingError("argument must be 0 (no limit) or at least 64kb")
+    return limit
+
+
 def _client_limit(text: str) -> int:
     """Parse maxmemory-clients: bytes, or a percentage of maxmemory, which becomes a negative number."""
     if text.endswith("%"):
@@ -224,6 +231,8 @@ def _sparse_least(value: int, settings: Settings) -> int:
     return value
 
 
+LEAST_STREAM_MEMORY = 64 * 1024
+"""The smallest `stream-memory`, in bytes."""
 DEFAULT_SAVE: SavePoints = ((3600, 1), (300, 100), (60, 10000))
 """The default save points of a server; a store in a process has none."""
 _PROTECTED = ("no", "yes", "local")
@@ -242,6 +251,8 @@ _OURS = [
           "refuse", ("refuse", "skip", "keep")),
     boolean("aof-load-refused", "Whether a command of the log that is refused is logged and omitted; no: do not start",
             False),
+    memory("stream-memory", "Bytes of streams in memory; what exceeds them goes into segments on disk; 0: everything "
+           "stays in memory", 0, 0, LONG_MAX, mutable=False, hidden=True, adapt=_stream_memory),
     boolean("aof-checksums", "Whether each write to the log has a checksum", False, mutable=False, hidden=True),
     words("repl-compat", "The server that replicas are: what it lacks is not sent to them. auto: each one is asked",
           "auto", ("auto", *COMPATS)),

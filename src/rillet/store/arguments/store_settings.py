@@ -40,7 +40,7 @@ _SERVER_ONLY = frozenset(
     "shutdown-on-sigint shutdown-on-sigterm shutdown-timeout appendonly appenddirname dir loglevel logfile".split()
 )
 _FILES_ONLY = frozenset(
-    "aof-checksums log-entries-read appendfsync no-appendfsync-on-rewrite auto-aof-rewrite-percentage "
+    "stream-memory aof-checksums log-entries-read appendfsync no-appendfsync-on-rewrite auto-aof-rewrite-percentage "
     "auto-aof-rewrite-min-size aof-load-truncated aof-load-refused aof-load-corrupt-tail-max-size aof-use-rdb-preamble "
     "aof-timestamp-enabled aof-rewrite-incremental-fsync rdb-save-incremental-fsync "
     "aof-disable-auto-gc appendfilename save stop-writes-on-bgsave-error dbfilename "

@@ -26,6 +26,8 @@ import stat
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
+from errno import ENOENT
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, cast
@@ -39,6 +41,7 @@ from rillet.persistence.aof.loader import LoadResult, load_snapshot, replay
 from rillet.persistence.disk import Disk
 from rillet.persistence.rdb.records import HEADER, MAGICS
 from rillet.persistence.remedies import salvageable
+from rillet.persistence.segments.folder import SUFFIX, with_segments
 from rillet.persistence.write_gate import READ_ONLY, WriteGate
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings.settings import Settings
@@ -72,6 +75,12 @@ class ReadOnlyBackend(MemoryBackend):
         if path is None:
             raise ValueError("the store is open read-only: pass the path of the RDB file")
         return super().save(execute, path)
+
+    def _close(self) -> None:
+        segments = self.transport().engine.segments
+        super()._close()
+        if segments is not None:
+            segments.close()
 
     def __repr__(self) -> str:
         return f"{self.path!r}, read-only"
@@ -131,11 +140,21 @@ class OpenFiles(Disk):
 
     def read_from(self, path: Path) -> BinaryIO:
         """Return a reader of the open file."""
-        return cast("BinaryIO", _OpenFile(*self._files[path]))
+        return cast("BinaryIO", _OpenFile(*self._opened(path)))
+
+    def read_at(self, file: BinaryIO, offset: int, size: int) -> bytes:
+        """Read from a place of an open file."""
+        file.seek(offset)
+        return file.read(size)
 
     def size(self, path: Path) -> int:
         """Return the size of the file when it was opened."""
-        return self._files[path][1]
+        return self._opened(path)[1]
+
+    def _opened(self, path: Path) -> tuple[int, int]:
+        if path not in self._files:
+            raise FileNotFoundError(ENOENT, os.strerror(ENOENT), str(path))
+        return self._files[path]
 
     def mode(self, path: Path) -> int:
         """Return the file's permissions."""
@@ -161,13 +180,19 @@ def _load(folder: Path, engine: Engine, progress: Progress | None) -> Recovery:
 
 
 def _load_files(folder: Path, engine: Engine, progress: Progress | None) -> Recovery:
-    paths, files = open_files(folder, lambda: _paths(folder, engine.settings))
+    opened, files = open_files(folder, lambda: with_segments(_paths(folder, engine.settings)))
+    paths = [path for path in opened if path.suffix != SUFFIX]
     is_rdb = len(paths) == 1 and paths[0] in (folder, folder / str(engine.settings.dbfilename))
-    with files, ProgressBar(f"{folder.name}: replaying") as bar:
-        if is_rdb:
-            found = load_snapshot(engine, paths[0], progress or bar, disk=files)
-        else:
-            found = replay(engine, paths, progress or bar, disk=files, repairs=False)
+    with ExitStack() as stack:
+        stack.enter_context(files)
+        with ProgressBar(f"{folder.name}: replaying") as bar:
+            if is_rdb:
+                found = load_snapshot(engine, paths[0], progress or bar, disk=files)
+            else:
+                found = replay(engine, paths, progress or bar, disk=files, repairs=False)
+        if engine.segments is not None:  # they are read later
+            engine.segments.keep(files)
+            stack.pop_all()
     engine.dirty = 0
     recovery = _recovery_of(folder, found)
     LOGGER.log(logging.INFO, "%s", recovery)

@@ -289,7 +289,7 @@ class RdbReader:
     __slots__ = (
         "p", "window", "at", "limit", "base", "mark", "ms", "seq", "special", "source", "checksum",
         "_summed", "_sums", "_keeps", "_kept", "_kept_from",
-        "end_of_peek", "helper", "corrected",
+        "end_of_peek", "helper", "corrected", "sources",
     )  # fmt: skip
     p: cython.p_const_uchar
     window: Any
@@ -310,6 +310,7 @@ class RdbReader:
     end_of_peek: cython.Py_ssize_t
     helper: public[Any]
     corrected: public[list[str]]
+    sources: public[Any]
 
     def __init__(self, data: bytes = b"", position: cython.Py_ssize_t = 0, end: int | None = None) -> None:
         if end is None:
@@ -334,6 +335,7 @@ class RdbReader:
         self.end_of_peek = 0
         self.helper = None
         self.corrected = []
+        self.sources = None
 
     @staticmethod
     def reading(source: Callable[[memoryview], int | None], checksum: bool = True) -> RdbReader:

@@ -22,6 +22,13 @@ The parts are lengths and strings (`primitives`). An ID is two lengths, ms and s
     21     Redis 7.2           11       a consumer has another active time (also Valkey)
     26     Redis 8.6           13       idempotent producers have data or settings
     27     Redis 8.8           14       there are released entries (XNACK)
+    200    rillet only          -       never: nodes lie in segments (`save_sealed`); the base of a log may have it
+
+Type 200 refers to the nodes that lie in segments, and contains the rest of the stream in the form of another type:
+
+    type, number of ranges, then for each: master ID of its first node, reference to the segment (NodeSource),
+                                           number of its first node, nodes, entries
+    then the stream in the form of that type, with the nodes that are in memory
 
 Loading validates everything: the bytes and the IDs of each node (`stream.validation`), the counts, and that each
 pending entry belongs to exactly one consumer or is released. Redis checks less. Payloads that Redis accepts but no
@@ -43,12 +50,12 @@ from typing import Any
 from rillet._cython import cython
 from rillet.errors import Corrupt
 from rillet.structs.listpack import Listpack
-from rillet.structs.rax_iterator import RaxIterator
 from rillet.types.rdb.primitives import RdbReader, RdbWriter
 from rillet.types.rdb.stream_node_batch import NodeBatch
 from rillet.types.stream.group import Consumer, Group
 from rillet.types.stream.id import less
 from rillet.types.stream.idmp import DURATION_RANGE, MAX_ENTRIES_RANGE, Producer, Producers
+from rillet.types.stream.nodes import NodeIterator, SealedNodes
 from rillet.types.stream.pending import PendingTable
 from rillet.types.stream.stream import Stream
 from rillet.types.stream.validation import LivingEntries
@@ -60,7 +67,10 @@ TYPE_STREAM_86 = 26
 TYPE_STREAM_88 = 27
 STREAM_TYPES = {TYPE_STREAM_5: 9, TYPE_STREAM_7: 10, TYPE_STREAM_72: 11, TYPE_STREAM_86: 13, TYPE_STREAM_88: 14}
 """The RDB types of streams, each with the first RDB version that has the type."""
+TYPE_SEALED = 200
+"""A stream whose older nodes lie in segments: only a store's own log has it, and every Redis refuses it."""
 
+_MOST = (1 << 62) - 1
 _MIN_BATCH = cython.declare(cython.Py_ssize_t, 16)  # below this number of nodes, one thread is faster
 _UNKNOWN = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)  # entries-read -1 (unknown) as an unsigned number
 _MAX_I64 = cython.declare(cython.ulonglong, 0x7FFF_FFFF_FFFF_FFFF)
@@ -134,8 +144,30 @@ def save_stream(out: RdbWriter, stream: Stream, kind: cython.int, now: cython.lo
 
     now: the time in ms. Idempotency IDs (iids) that expired before are omitted, as in Redis 8.8; 0 writes all.
     """
+    _save_nodes(out, stream, True)
+    return _save_rest(out, stream, kind, now)
+
+
+def save_sealed(out: RdbWriter, stream: Stream) -> None:
+    """Append a stream as TYPE_SEALED: sealed nodes by reference, everything else by its bytes. O(bytes in memory)"""
+    kind = oldest_type(stream)
+    ranges = stream.sealed_ranges()
+    out.byte(kind)
+    out.length(len(ranges))
+    for key, nodes in ranges:
+        out.string(key)
+        out.string(nodes.source.reference())
+        out.length(nodes.first)
+        out.length(nodes.count)
+        out.length(nodes.entries)
+        out.spill()
+    _save_nodes(out, stream, False)
+    _save_rest(out, stream, kind, 0)
+
+
+@cython.cfunc
+def _save_rest(out: RdbWriter, stream: Stream, kind: cython.int, now: cython.longlong) -> cython.bint:
     group: Group
-    _save_nodes(out, stream)
     out.length(stream.length)
     out.length(stream.last_ms)
     out.length(stream.last_seq)
@@ -155,13 +187,18 @@ def save_stream(out: RdbWriter, stream: Stream, kind: cython.int, now: cython.lo
 
 
 @cython.cfunc
-def _save_nodes(out: RdbWriter, stream: Stream) -> cython.bint:
-    """Append all nodes, each with its ID. Between nodes the writer may pass collected bytes to its sink."""
-    nodes: RaxIterator = RaxIterator(stream.rax)
-    out.length(stream.rax.numele)
+def _save_nodes(out: RdbWriter, stream: Stream, sealed: cython.bint) -> cython.bint:
+    """Append the nodes, each with its ID, those in segments only if `sealed`.
+
+    Between nodes the writer may pass collected bytes to its sink.
+    """
+    nodes: NodeIterator = NodeIterator(stream)
+    out.length(stream.node_count if sealed else stream.node_count - stream.sealed)
     nodes.seek("^")
     while nodes.next():
-        node: Listpack = nodes.data
+        if not sealed and nodes.skip_range():
+            continue
+        node: Listpack = nodes.node()
         out.string(nodes.key)
         out.buffer(node.buf, node.used)
         out.spill()
@@ -230,17 +267,25 @@ def _save_producers(out: RdbWriter, producers: Producers, now: int) -> None:
 
 
 @cython.ccall
-def load_stream(reader: RdbReader, kind: cython.int, now: cython.longlong = 0, strict: cython.bint = False) -> Stream:
+def load_stream(
+    reader: RdbReader,
+    kind: cython.int,
+    now: cython.longlong = 0,
+    strict: cython.bint = False,
+    ranges: list | None = None,  # type: ignore[type-arg]
+) -> Stream:
     """Read the next stream. Raise Corrupt if it is malformed. O(bytes)
 
+    ranges: (key, SealedNodes) pairs of nodes that belong to the stream and are not in the payload (`load_sealed`).
     now: the time in ms; idempotency IDs (iids) that expired before are omitted, 0 keeps all. strict: reject
     contradictory counters, which are corrected otherwise (`reader.corrected`).
     """
     stream: Stream = Stream()
     living: LivingEntries = _load_nodes(reader, stream)
+    sealed: cython.longlong = _add_ranges(stream, ranges) if ranges is not None else 0
     if not living.rises and not living.set_back:
         raise Corrupt("the IDs of the stream's entries do not rise")
-    _load_counters(reader, stream, kind, living, strict)
+    _load_counters(reader, stream, kind, living, sealed, strict)
     if strict and stream.entries_added > _MAX_I64:
         raise Corrupt("the stream's number of entries ever added exceeds 2**63-1")
     left: cython.ulonglong = reader.length()
@@ -256,6 +301,38 @@ def load_stream(reader: RdbReader, kind: cython.int, now: cython.longlong = 0, s
     if kind >= _TYPE_86:
         stream.idmp = load_producers(reader, now)
     return stream
+
+
+def load_sealed(reader: RdbReader) -> Stream:
+    """Read the next stream of TYPE_SEALED, with `reader.sources`: a function that opens a segment by its reference.
+
+    Raise Corrupt if the stream is malformed, or a segment is not what it should be. O(bytes in memory)
+    """
+    if reader.sources is None:
+        raise Corrupt("a stream has nodes in segments, which only the directory of its store contains")
+    kind = reader.byte()
+    if kind not in STREAM_TYPES:
+        raise Corrupt(f"RDB type {kind} is not a stream")
+    ranges = []
+    for _ in range(reader.length()):
+        key, source = reader.string(), reader.sources(reader.string())
+        first, count, entries = reader.length(), reader.length(), reader.length()
+        if len(key) != 16 or not 1 <= count <= _MOST or first > _MOST or entries > _MOST:
+            raise Corrupt("a range of nodes in a segment is malformed")
+        ranges.append((key, SealedNodes(source, first, count, entries)))
+    return load_stream(reader, kind, 0, False, ranges)
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def _add_ranges(stream: Stream, ranges: list) -> cython.longlong:  # type: ignore[type-arg]
+    """Add the ranges of sealed nodes, and return the number of their entries."""
+    entries: cython.longlong = 0
+    for key, nodes in ranges:
+        if not stream.add_sealed(key, nodes):
+            raise Corrupt("two nodes of a stream have the same ID")
+        entries += nodes.entries
+    return entries
 
 
 @cython.cfunc
@@ -299,10 +376,10 @@ def _load_nodes(reader: RdbReader, stream: Stream) -> LivingEntries:
 def _walk_all(stream: Stream) -> LivingEntries:
     """Validate all nodes in the order of their IDs, after a payload that contains them in another order."""
     living: LivingEntries = LivingEntries()
-    nodes: RaxIterator = RaxIterator(stream.rax)
+    nodes: NodeIterator = NodeIterator(stream)
     nodes.seek("^")
     while nodes.next():
-        node: Listpack = nodes.data
+        node: Listpack = nodes.node()
         if not living.take_node(nodes.key, node):
             raise Corrupt("an invalid node, or a node with wrong counts, in a stream", _NODE)
     return living
@@ -310,26 +387,35 @@ def _walk_all(stream: Stream) -> LivingEntries:
 
 @cython.cfunc
 def _load_counters(
-    reader: RdbReader, stream: Stream, kind: cython.int, living: LivingEntries, strict: cython.bint
+    reader: RdbReader,
+    stream: Stream,
+    kind: cython.int,
+    living: LivingEntries,
+    sealed: cython.longlong,
+    strict: cython.bint,
 ) -> cython.bint:
-    """Read the stream's counters, and correct those that contradict its nodes; if `strict`, raise Corrupt."""
+    """Read the stream's counters, and correct those that contradict its nodes; if `strict`, raise Corrupt.
+
+    sealed: the number of entries in segments, whose IDs nobody reads here.
+    """
+    count: cython.ulonglong = living.count + sealed
     length: cython.ulonglong = reader.length()
     stream.last_ms = reader.length()
     stream.last_seq = reader.length()
     if kind == _TYPE_5:
-        stream.entries_added = living.count
+        stream.entries_added = count
     else:
         stream.first_ms = reader.length()
         stream.first_seq = reader.length()
         stream.max_deleted_ms = reader.length()
         stream.max_deleted_seq = reader.length()
         stream.entries_added = reader.length()
-    stream.length = living.count
-    if length != living.count:
+    stream.length = count
+    if length != count:
         if strict or stream.rax.numele == 0:
             check = _STRICT_LENGTH if strict else _LENGTH
-            raise Corrupt(f"a stream's length is {length}, but its nodes contain {living.count} entries", check)
-        reader.corrected.append(f"the length {length} of the stream is now {living.count}, the number of its entries")
+            raise Corrupt(f"a stream's length is {length}, but its nodes contain {count} entries", check)
+        reader.corrected.append(f"the length {length} of the stream is now {count}, the number of its entries")
     if not living.set_back and less(stream.last_ms, stream.last_seq, living.last_ms, living.last_seq):
         if strict:
             raise Corrupt("an entry has a greater ID than the stream's last ID")
@@ -339,14 +425,14 @@ def _load_counters(
         )
         stream.last_ms = living.last_ms
         stream.last_seq = living.last_seq
-    if stream.entries_added < living.count:
+    if stream.entries_added < count:
         if strict:
             raise Corrupt("a stream's number of entries ever added is smaller than its length", _ADDED)
         reader.corrected.append(
-            f"the number {stream.entries_added} of entries ever added to the stream is now {living.count}, its length"
+            f"the number {stream.entries_added} of entries ever added to the stream is now {count}, its length"
         )
-        stream.entries_added = living.count
-    if not living.set_back:  # else the entries have no order: keep the stored first ID
+        stream.entries_added = count
+    if sealed == 0 and not living.set_back:  # else keep the stored first ID: it is in a segment, or there is no order
         stream.first_ms = living.first_ms
         stream.first_seq = living.first_seq
     return True

@@ -36,11 +36,14 @@ from rillet.types.rdb import zset as rdb_zset
 from rillet.types.rdb.primitives import EmptyValue, RdbReader, RdbWriter
 from rillet.types.rdb.stream import (
     STREAM_TYPES,
+    TYPE_SEALED,
     TYPE_STREAM_72,
+    load_sealed,
     load_stream,
     lost_of_stream,
     newest_type,
     oldest_type,
+    save_sealed,
     save_stream,
 )
 from rillet.types.set import Set
@@ -78,8 +81,8 @@ _BLOCK_CHECKS = {
 }
 
 __all__ = [
-    "TYPE_STREAM_72", "check_of", "dump", "fits", "load", "refusal", "restore", "save", "seal_is_valid", "type_of",
-    "version_of",
+    "TYPE_SEALED", "TYPE_STREAM_72", "check_of", "dump", "fits", "load", "refusal", "restore", "save", "seal_is_valid",
+    "type_of", "version_of",
 ]  # fmt: skip
 
 
@@ -217,6 +220,8 @@ def save(out: RdbWriter, value: object, kind: int | None = None, now: int = 0, p
     """Append a value without its type (rdbSaveObject); kind defaults to `type_of`. O(bytes)"""
     if isinstance(value, String):
         out.string(value.value())
+    elif isinstance(value, Stream) and kind == TYPE_SEALED:
+        save_sealed(out, value)
     elif isinstance(value, Stream):
         save_stream(out, value, oldest_type(value) if kind is None else kind, now)
     elif isinstance(value, ModuleValue):
@@ -246,6 +251,8 @@ def load(
         return new_string(reader.string())
     if kind in STREAM_TYPES:
         return load_stream(reader, kind, now, strict)
+    if kind == TYPE_SEALED:
+        return load_sealed(reader)
     if kind == rdb_hash.TYPE_HASH_VALKEY and version == _VALKEY:
         return rdb_hash.load_valkey(reader, limits)
     for codec in _CODECS.values():

@@ -9,9 +9,9 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from rillet.structs.rax_iterator import RaxIterator
 from rillet.types.stream.group_check import must
 from rillet.types.stream.node import DELETED, SAMEFIELDS, validate_node
+from rillet.types.stream.nodes import NodeIterator, SealedNodes
 
 if TYPE_CHECKING:
     from rillet.structs.listpack import Listpack
@@ -41,10 +41,14 @@ def node_entries(lp: Listpack, master: int) -> list[tuple[int, bool]]:
     return found
 
 
-def _check_head(stream: Stream, first: tuple[bytes, Listpack] | None) -> None:
+def _check_head(stream: Stream, nodes: NodeIterator) -> None:
     """Verify the stream's cache of its first node: `head` is that node, and only tombstones precede `head_pos`."""
-    must(first is not None and first[0] == stream.head_key and first[1] is stream.head, "`head` is the first node")
+    must(nodes.seek("^") and nodes.next() and nodes.key == stream.head_key, "a stream with `head` has this node")
     assert stream.head is not None
+    if nodes.range is None:
+        must(nodes.node() is stream.head, "`head` is the first node")
+    else:
+        must(nodes.node().to_bytes() == stream.head.to_bytes(), "`head` is a copy of the first node")
     values = stream.head.values()
     at = stream.head.first()
     boxes = 0
@@ -66,7 +70,16 @@ def check_stream(stream: Stream) -> None:
     living: list[int] = []
     set_back = False
     last_node: Listpack | None = None
-    for key, lp in stream.rax.items():
+    buffers = ranges = sealed = 0
+    nodes = NodeIterator(stream)
+    nodes.seek("^")
+    while nodes.next():
+        key, lp = nodes.key, nodes.node()
+        if nodes.range is None:
+            buffers += len(lp.buf)
+        else:
+            sealed += 1
+            must(nodes.living() == int(lp.values()[0]), "the index of sealed nodes has their counts")
         must(len(key) == 16, "a node's key has 16 bytes")
         lp.check()
         must(validate_node(lp), f"node {key.hex()} is valid")
@@ -78,7 +91,11 @@ def check_stream(stream: Stream) -> None:
         set_back = set_back or any(entry < master for entry in alive)
         living += alive
         last_node = lp
-    buffers = sum(len(lp.buf) for _, lp in stream.rax.items())
+    for _, value in stream.rax.items():
+        if isinstance(value, SealedNodes):
+            ranges += 1
+            must(value.entries == value.source.living_of(value.first, value.count), "a range has its entries' number")
+    must((stream.ranges, stream.sealed) == (ranges, sealed), "ranges and sealed are those of the tree")
     must(stream.node_bytes == buffers, "node_bytes is the size of the nodes' buffers")
     must(stream.length == len(living), "length is the number of entries that are not tombstones")
     # XSETID may set the last ID back, before deleted entries. New entries then precede tombstones, so tombstones may
@@ -91,7 +108,7 @@ def check_stream(stream: Stream) -> None:
     must(stream.entries_added >= stream.length, "entries_added is at least length")
     must(stream.tail is None or stream.tail is last_node, "`tail` is the last node")
     if stream.head is not None:
-        _check_head(stream, next(iter(stream.rax.items()), None))
+        _check_head(stream, nodes)
     if stream.tail is not None:
         values = stream.tail.values()
         facts = (stream.tail_live, stream.tail_entries, stream.tail_fields)
@@ -117,15 +134,17 @@ def memory_by_structure(stream: Stream, samples: int) -> tuple[dict[str, int], i
     samples: how many listpacks are measured from the first on, 0 for all; the rest counts with their average size.
     """
     sizes: list[int] = []
-    nodes = RaxIterator(stream.rax)
+    nodes = NodeIterator(stream)
+    in_memory = stream.node_count - stream.sealed
     nodes.seek("^")
     while (samples == 0 or len(sizes) < samples) and nodes.next():
-        sizes.append(len(nodes.data.buf))
+        if not nodes.skip_range():
+            sizes.append(len(nodes.node().buf))
     listpacks = sum(sizes)
-    if stream.rax.numele > len(sizes):
+    if in_memory > len(sizes):
         nodes.seek("$")
         nodes.next()
-        listpacks = sum(sizes) // len(sizes) * (stream.rax.numele - 1) + len(nodes.data.buf)
+        listpacks = sum(sizes) // len(sizes) * (in_memory - 1) + len(nodes.node().buf)
     groups, pending = 0, len(stream.pending.buf) + _memory_of_index(stream.pending.refs)
     for group in stream.groups.values():
         groups += _GROUP

@@ -40,9 +40,9 @@ from typing import Any
 
 from rillet._cython import cython, readonly
 from rillet.structs.listpack import Listpack
-from rillet.structs.rax_iterator import RaxIterator
 from rillet.types.stream.id import delta, encode_key, key_ms, key_seq, less, undelta
 from rillet.types.stream.node import entry_before, int_at, master_fields, size_at
+from rillet.types.stream.nodes import NodeIterator
 from rillet.types.stream.stream import Stream
 
 MAX_BYTES = 256 * 1024
@@ -120,19 +120,23 @@ class StreamCompactor:
     @cython.ccall
     def measure(self, count: cython.Py_ssize_t) -> cython.bint:
         """Add the next `count` nodes to `total` and `wasted`; return False at the end of the stream. O(count)"""
-        nodes: RaxIterator = RaxIterator(self.stream.rax)
-        nodes.node_cb = self.count_slack
-        lp: Listpack
+        nodes: NodeIterator = NodeIterator(self.stream)
+        nodes.tree.node_cb = self.count_slack
+        lp: Listpack | None = None
         if not nodes.seek(">", self.position):
             return False
         while count > 0 and nodes.next():
-            lp = nodes.data
-            self.position = nodes.key
             self.nodes += 1
+            count -= 1
+            if nodes.skip_range():  # nobody changes sealed nodes
+                self.position = nodes.key
+                lp = None
+                continue
+            lp = nodes.node()
+            self.position = nodes.key
             self.total += len(lp.buf)
             self.wasted += wasted_bytes(lp)
-            count -= 1
-        if count > 0:  # the last node keeps its spare capacity for the next entries
+        if count > 0 and lp is not None:  # the last node keeps its spare capacity for the next entries
             self.wasted -= len(lp.buf) - lp.used
         return count == 0
 
@@ -142,13 +146,17 @@ class StreamCompactor:
 
         The limits are stream-node-max-bytes and stream-node-max-entries; 0 = no limit.
         """
-        nodes: RaxIterator = RaxIterator(self.stream.rax)
-        nodes.node_cb = self.tighten
+        nodes: NodeIterator = NodeIterator(self.stream)
+        nodes.tree.node_cb = self.tighten
         if not nodes.seek(">", self.position):
             return False
         nodes.next()
+        if nodes.skip_range():
+            self.position = nodes.key
+            self.nodes += 1
+            return True
         key: bytes = nodes.key
-        lp: Listpack = nodes.data
+        lp: Listpack = nodes.node()
         last: cython.bint = not nodes.next()
         self._limit = b"" if last else nodes.key
         self._max_bytes = node_max_bytes if 0 < node_max_bytes < _MAX_BYTES else _MAX_BYTES
@@ -217,13 +225,12 @@ class StreamCompactor:
             small = False
         if not sparse and (last or not small):
             return False
-        nodes: RaxIterator = RaxIterator(self.stream.rax)
-        if nodes.seek("<", key):
-            nodes.prev()
+        nodes: NodeIterator = NodeIterator(self.stream)
+        if nodes.seek("<", key) and nodes.prev() and nodes.range is None:
             if sparse:
-                self._open_preceding(nodes.key, nodes.data, 0, 1)
+                self._open_preceding(nodes.key, nodes.node(), 0, 1)
             else:
-                self._open_preceding(nodes.key, nodes.data, lp.used, living)
+                self._open_preceding(nodes.key, nodes.node(), lp.used, living)
         return sparse or self._out is not None
 
     @cython.cfunc

@@ -30,13 +30,11 @@ from __future__ import annotations
 from bisect import bisect_right
 
 from rillet._cython import cython, readonly
-from rillet.structs.rax_iterator import RaxIterator
 from rillet.types.stream.id import encode_key, key_ms, key_seq
-from rillet.types.stream.iterator import StreamIterator, StreamNodes
-from rillet.types.stream.node import int_at
+from rillet.types.stream.iterator import StreamIterator
+from rillet.types.stream.nodes import NodeIterator, StreamNodes
 
 PIECE = 128
-_COUNT = cython.declare(cython.Py_ssize_t, 6)  # position of a node's entry count, after the listpack header
 _MAX = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
 
 
@@ -81,13 +79,14 @@ class StreamCounts:
     @cython.ccall
     def refresh(self, stream: StreamNodes) -> cython.bint:
         """Leave out trimmed nodes, and sum the last piece, all newer nodes and the pieces that changed."""
-        nodes: RaxIterator = RaxIterator(stream.rax)
+        nodes: NodeIterator = NodeIterator(stream)
         inside: cython.Py_ssize_t = 0
         total: cython.longlong = 0
         last: cython.Py_ssize_t
-        if stream.find_head() is None:
+        if not nodes.seek("^"):
             return self._clear()
-        self.first = max(self.first, bisect_right(self.keys, stream.head_key) - 1)
+        head: bytes = nodes.key  # a seek shows the key that it found
+        self.first = max(self.first, bisect_right(self.keys, head) - 1)
         if self.first > len(self.keys) // 2:
             kept: list[bytes] = self.keys[self.first :]
             sums: list[int] = self.sums[self.first :]
@@ -104,7 +103,7 @@ class StreamCounts:
             nodes.seek(">=", self.keys[last])
         else:
             nodes.seek("^")
-            self.keys.append(stream.head_key)
+            self.keys.append(head)
             self._append(0)
             last = 0
         while nodes.next():
@@ -116,7 +115,7 @@ class StreamCounts:
                 inside = 0
                 total = 0
             inside += 1
-            total += int_at(nodes.data, _COUNT)
+            total += nodes.living()
         self._put(last, total)
         for index in self.stale:
             if self.first <= index < last:
@@ -161,24 +160,24 @@ class StreamCounts:
     @cython.cfunc
     def _between(self, stream: StreamNodes, op: str, key: bytes, index: cython.Py_ssize_t) -> cython.longlong:
         """Sum the entries of the nodes from a key on (">=") or after it (">"), up to the end of the piece `index`."""
-        nodes: RaxIterator = RaxIterator(stream.rax)
+        nodes: NodeIterator = NodeIterator(stream)
         stop: bytes = self.keys[index + 1] if index + 1 < len(self.keys) else b""
         total: cython.longlong = 0
         nodes.seek(op, key)
         while nodes.next():
             if stop and nodes.key >= stop:
                 break
-            total += int_at(nodes.data, _COUNT)
+            total += nodes.living()
         return total
 
     @cython.cfunc
     def _rest_of_node(self, stream: StreamNodes, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.longlong:
         """Return how many entries follow an ID in the node that contains the ID. O(one node)"""
-        nodes: RaxIterator = RaxIterator(stream.rax)
+        nodes: NodeIterator = NodeIterator(stream)
         if not nodes.seek("<=", encode_key(ms, seq)):
             return 0
         nodes.next()
-        left: cython.longlong = int_at(nodes.data, _COUNT)
+        left: cython.longlong = nodes.living()
         entries: StreamIterator = StreamIterator(stream, key_ms(nodes.key), key_seq(nodes.key), ms, seq, False)
         while entries.next_entry():
             left -= 1
@@ -202,7 +201,7 @@ class StreamCounts:
         left: cython.longlong = self._up_to(pieces) - beyond  # entries up to the one that is sought, from piece 0 on
         index: cython.Py_ssize_t = 0
         step: cython.Py_ssize_t = 1
-        nodes: RaxIterator = RaxIterator(stream.rax)
+        nodes: NodeIterator = NodeIterator(stream)
         entries: StreamIterator
         while 2 * step <= pieces:
             step *= 2
@@ -217,7 +216,7 @@ class StreamCounts:
         else:
             nodes.seek("$")
         while nodes.prev():
-            living: cython.longlong = int_at(nodes.data, _COUNT)
+            living: cython.longlong = nodes.living()
             if living > beyond:
                 entries = StreamIterator(stream, key_ms(nodes.key), key_seq(nodes.key), _MAX, _MAX, False)
                 while living > beyond and entries.next_entry():

@@ -9,11 +9,9 @@ entry with the master's fields takes its names from the master entry, at a secon
 `next_field` decodes each name and value once and stores the position, and the bounds of the text or the number, in
 attributes, so that code that writes them to a reply or a column does not decode them again.
 
-`StreamNodes` is the part of a stream that iteration needs: the tree, the number of entries, and the *tail*, the last
-node with values cached from its master entry. It is a separate class because `Stream` uses iterators, and two compiled
-modules cannot import each other's classes. An iteration that starts in the tail does not search the tree, nor does one
-over the whole stream. A reader that continues where it stopped, as a consumer group does, keeps a `NodePlace`: the
-entry, and the byte behind it.
+An iteration that starts in the tail does not search the tree, nor does one over the whole stream (`nodes.StreamNodes`
+caches both ends). A reader that continues where it stopped, as a consumer group does, keeps a `NodePlace`: the entry,
+and the byte behind it.
 
 Costs: a seek is a tree search and at most about a third of a node, O(1) at a place; a step is O(elements of the entry),
 or of one element if the caller has read the entry's values. A node from a
@@ -24,140 +22,27 @@ name again costs less than storing its position).
 
 from __future__ import annotations
 
-from typing import Any
-
 from rillet._cython import cython, public, readonly
 from rillet.structs.listpack import Listpack
-from rillet.structs.rax import Rax
-from rillet.structs.rax_iterator import RaxIterator
-from rillet.types.sized import SizedValue
 from rillet.types.stream.id import encode_key, key_ms, key_seq, less, undelta
 from rillet.types.stream.node import (
     count_deleted,
     entry_before,
-    first_entry,
     int_at,
     mark_deleted,
     master_fields,
     size_at,
 )
+from rillet.types.stream.nodes import NodeIterator, StreamNodes
 
 _COUNT = cython.declare(cython.Py_ssize_t, 6)  # position of a node's entry count, after the listpack header
 _DELETED = cython.declare(cython.longlong, 1)
 _SAMEFIELDS = cython.declare(cython.longlong, 2)
 _MAX = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
-_SAFE = cython.declare(cython.int, 4)  # flag of RaxIterator: the iterator stays valid when the tree changes
 
 _END_OF_NODE = cython.declare(cython.int, 0)
 _EMIT = cython.declare(cython.int, 1)
 _OUT_OF_RANGE = cython.declare(cython.int, 2)
-
-
-@cython.cclass
-class StreamNodes(SizedValue):
-    """The nodes of a stream: the tree, the number of entries, and the tail with values of its master entry.
-
-    `tail` is a cache: None means unknown, and code that changes a node or the tree, except by appending, sets it to
-    None. The same applies to `head`, the first node, which trims use, and to `sums`, the cached counts of nodes
-    (`counts.StreamCounts`). It also calls `moved`: `changes` shows whether a `NodePlace` is still valid, and `node` is
-    the node of the last place.
-    """
-
-    __slots__ = (
-        "changes", "head", "head_key", "head_pos", "length", "node", "node_bytes", "node_ms", "node_seq",
-        "rax", "sums", "tail", "tail_entries", "tail_fields", "tail_live",
-        "tail_ms", "tail_pos", "tail_seq",
-    )  # fmt: skip
-    rax: readonly[Rax]
-    length: public[cython.ulonglong]
-    node_bytes: public[cython.Py_ssize_t]
-    tail: public[Listpack | None]
-    tail_ms: readonly[cython.ulonglong]
-    tail_seq: readonly[cython.ulonglong]
-    tail_live: readonly[cython.longlong]
-    tail_entries: readonly[cython.longlong]
-    tail_fields: readonly[cython.Py_ssize_t]
-    tail_pos: readonly[cython.Py_ssize_t]
-    head: public[Listpack | None]
-    head_key: readonly[bytes]
-    head_pos: readonly[cython.Py_ssize_t]
-    sums: public[Any]
-    changes: readonly[cython.longlong]
-    node: Listpack | None
-    node_ms: cython.ulonglong
-    node_seq: cython.ulonglong
-
-    def __init__(self) -> None:
-        self.charge = 0
-        self.rax = Rax(fixed_len=16)
-        self.length = 0
-        self.node_bytes = 0  # the sum of the sizes of the nodes' buffers
-        self.tail = None
-        self.tail_ms = self.tail_seq = 0
-        self.tail_live = self.tail_entries = 0
-        self.tail_fields = self.tail_pos = 0
-        self.head = None
-        self.head_key = b""
-        self.head_pos = 0
-        self.sums = None
-        self.changes = 0
-        self.node = None
-        self.node_ms = self.node_seq = 0
-
-    @cython.cfunc
-    def moved(self) -> cython.bint:
-        """Make all places invalid: entries of a node have moved or become tombstones, or a node was removed."""
-        self.changes += 1
-        self.node = None
-        return True
-
-    @cython.cfunc
-    def find_node(self, ms: cython.ulonglong, seq: cython.ulonglong) -> Listpack:
-        """Return the node with a master ID, which exists."""
-        if self.tail is not None and self.tail_ms == ms and self.tail_seq == seq:
-            return self.tail
-        if self.node is None or self.node_ms != ms or self.node_seq != seq:
-            self.node = self.rax.find(encode_key(ms, seq))
-            self.node_ms = ms
-            self.node_seq = seq
-        return self.node
-
-    @cython.cfunc
-    def find_tail(self) -> Listpack:
-        """Return the last node and set the attributes tail_... Return None if the stream is empty."""
-        if self.tail is not None:
-            return self.tail
-        it: RaxIterator = RaxIterator(self.rax)
-        if not it.seek("$"):
-            return None  # type: ignore[return-value]
-        it.next()
-        lp: Listpack = it.data
-        self.tail_ms = key_ms(it.key)
-        self.tail_seq = key_seq(it.key)
-        self.tail_live = int_at(lp, _COUNT)
-        self.tail_entries = self.tail_live + int_at(lp, lp.at_next)
-        self.tail_fields = master_fields(lp)
-        self.tail_pos = lp.at_next
-        self.tail = lp
-        return lp
-
-    @cython.cfunc
-    def find_head(self) -> Listpack:
-        """Return the first node, and set head_key and head_pos. Return None if the stream is empty.
-
-        All entries before head_pos are tombstones, so the next trim starts at head_pos.
-        """
-        if self.head is not None:
-            return self.head
-        it: RaxIterator = RaxIterator(self.rax)
-        if not it.seek("^"):
-            return None  # type: ignore[return-value]
-        it.next()
-        lp: Listpack = it.data
-        self.head_key = it.key
-        self.head_pos = first_entry(lp)
-        self.head = lp
-        return lp
 
 
 @cython.final
@@ -230,7 +115,7 @@ class StreamIterator:
     value_int: readonly[cython.longlong]
     _reverse: cython.bint
     _over: cython.bint
-    _nodes: RaxIterator | None
+    _nodes: NodeIterator | None
     _master_ms: cython.ulonglong
     _master_seq: cython.ulonglong
     _master_count: cython.Py_ssize_t
@@ -354,15 +239,15 @@ class StreamIterator:
     def _seek_node(self, operator: str, key: bytes) -> cython.bint:
         """Find a node by its key, and enter it; return False if there is none."""
         stream: StreamNodes = self.stream  # type: ignore[assignment]
-        nodes: RaxIterator = RaxIterator(stream.rax)
-        nodes.flags |= _SAFE
+        nodes: NodeIterator = NodeIterator(stream)
+        nodes.safe = True
         self._nodes = nodes
         return nodes.seek(operator, key) and self._next_node()
 
     @cython.cfunc
     def _next_node(self) -> cython.bint:
         """Enter the next node in the direction of the iteration; return False if there is none."""
-        nodes: RaxIterator | None = self._nodes
+        nodes: NodeIterator | None = self._nodes
         stream: StreamNodes = self.stream  # type: ignore[assignment]
         if nodes is None:
             if not self._reverse and stream.tail is not None and self._is_tail(stream):
@@ -370,7 +255,11 @@ class StreamIterator:
             return self._seek_node("<" if self._reverse else ">", encode_key(self._master_ms, self._master_seq))
         if not (nodes.prev() if self._reverse else nodes.next()):
             return False
-        return self._enter_node(nodes.data, key_ms(nodes.key), key_seq(nodes.key))
+        ms: cython.ulonglong = key_ms(nodes.key)
+        seq: cython.ulonglong = key_seq(nodes.key)
+        if nodes.range is not None and not self._reverse and less(self.end_ms, self.end_seq, ms, seq):
+            return False  # before the node is read
+        return self._enter_node(nodes.node(), ms, seq)
 
     @cython.cfunc
     @cython.inline
@@ -571,18 +460,19 @@ class StreamIterator:
         stream: StreamNodes = self.stream  # type: ignore[assignment]
         if lp is None or self._flags_pos == lp.used - 1:
             raise ValueError("the iterator is not at an entry: call next_entry first")
+        key: bytes = encode_key(self._master_ms, self._master_seq)
+        stream.thaw(key, lp)
         if stream.tail is lp:
             stream.tail = None
         if stream.head is lp:
             stream.head = None
         stream.moved()
         if stream.sums is not None:
-            stream.sums.forget(encode_key(self._master_ms, self._master_seq))
+            stream.sums.forget(key)
         before: cython.Py_ssize_t = len(lp.buf)
         mark_deleted(lp, self._flags_pos, self.flags)
         if int_at(lp, _COUNT) == 1:
-            stream.rax.remove(encode_key(self._master_ms, self._master_seq))
-            stream.node_bytes -= before
+            stream.remove_node(key, before)
         else:
             count_deleted(lp, 1)
             stream.node_bytes += len(lp.buf) - before

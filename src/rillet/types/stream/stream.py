@@ -47,13 +47,11 @@ from __future__ import annotations
 from rillet._cython import cython, public, readonly
 from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.listpack import Listpack
-from rillet.structs.rax_iterator import RaxIterator
 from rillet.types.compat import LAG_A, LAG_C
-from rillet.types.stream.check import check_stream
 from rillet.types.stream.group import Group
 from rillet.types.stream.id import delta, encode_key, key_ms, key_seq, less, undelta
 from rillet.types.stream.idmp import Producers
-from rillet.types.stream.iterator import StreamIterator, StreamNodes
+from rillet.types.stream.iterator import StreamIterator
 from rillet.types.stream.node import (
     append_entry,
     count_deleted,
@@ -65,6 +63,7 @@ from rillet.types.stream.node import (
     new_node,
     size_at,
 )
+from rillet.types.stream.nodes import NodeIterator, SealedNodes, StreamNodes
 from rillet.types.stream.pending import PendingTable
 
 __all__ = ["Stream", "StreamIterator"]
@@ -90,6 +89,7 @@ _COUNT = cython.declare(cython.Py_ssize_t, 6)
 _DELETED = cython.declare(cython.longlong, 1)
 _SAMEFIELDS = cython.declare(cython.longlong, 2)
 _MAX = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
+_MOST = cython.declare(cython.longlong, 0x7FFF_FFFF_FFFF_FFFF)
 _LAG_A = cython.declare(cython.int, LAG_A)
 
 
@@ -141,11 +141,6 @@ class Stream(StreamNodes):
         self.trim_pos = 0
         self.stop_ms = self.stop_seq = 0
         self.unread_ms = self.unread_seq = _MAX
-
-    @property
-    def node_count(self) -> int:
-        """The number of nodes in the tree (radix-tree-keys of XINFO STREAM)."""
-        return self.rax.numele
 
     # -- the IDs of new entries
 
@@ -386,8 +381,10 @@ class Stream(StreamNodes):
         deleted: cython.longlong = 0
         self.stopped = False
         while by_id or self.length > maxlen:
+            if self.sealed != 0:
+                deleted += self._trim_ranges(by_id, maxlen, ms, seq, limit - deleted if limit != 0 else _MOST)
             lp: Listpack | None = self.find_head()
-            if lp is None:
+            if lp is None or not (by_id or self.length > maxlen):
                 break
             entries: cython.longlong = int_at(lp, _COUNT)
             if limit != 0 and deleted + entries > limit:
@@ -399,15 +396,15 @@ class Stream(StreamNodes):
                 whole = undelta(self.length, -entries) >= maxlen
             if not whole:
                 if not approx:
+                    self.thaw(self.head_key, lp)
                     self.node_bytes -= len(lp.buf)
                     deleted += self._trim_node(lp, self.head_key, self.head_pos, by_id, maxlen, ms, seq, _KEEPREF)
                     self.node_bytes += len(lp.buf)
                     self.head_pos = self.trim_pos
                     settled = deleted != 0 and self.trim_living
                 break
-            self.rax.remove(self.head_key)
+            self.remove_node(self.head_key, len(lp.buf))
             self.moved()
-            self.node_bytes -= len(lp.buf)
             if lp is self.tail:
                 self.tail = None
             self.head = None
@@ -421,6 +418,37 @@ class Stream(StreamNodes):
         return deleted
 
     @cython.cfunc
+    def _trim_ranges(
+        self,
+        by_id: cython.bint,
+        maxlen: cython.ulonglong,
+        ms: cython.ulonglong,
+        seq: cython.ulonglong,
+        limit: cython.longlong,
+    ) -> cython.longlong:
+        """Drop the ranges of sealed nodes at the head whose entries all go; return the number of entries. O(ranges)"""
+        it: NodeIterator = NodeIterator(self)
+        deleted: cython.longlong = 0
+        while it.seek("^"):
+            it.next()
+            nodes: SealedNodes | None = it.range
+            if nodes is None or deleted + nodes.entries > limit:
+                break
+            key: bytes = it.key
+            if by_id:  # the entries of a node precede the ID of the next one
+                it.skip_range()
+                if not it.next() or less(ms, seq, key_ms(it.key), key_seq(it.key)):
+                    break
+            elif undelta(self.length, -nodes.entries) < maxlen:
+                break
+            self.drop_range(key, nodes)
+            self.moved()
+            self.head = None
+            self.length = undelta(self.length, -nodes.entries)
+            deleted += nodes.entries
+        return deleted
+
+    @cython.cfunc
     def _trim_all(
         self,
         by_id: cython.bint,
@@ -431,7 +459,7 @@ class Stream(StreamNodes):
         delete_strategy: cython.int,
     ) -> cython.longlong:
         """Trim with DELREF or ACKED: check each entry, make it a tombstone, remove nodes without other entries."""
-        it: RaxIterator = RaxIterator(self.rax)
+        it: NodeIterator = NodeIterator(self)
         deleted: cython.longlong = 0
         self.stopped = False
         self.head = None
@@ -442,7 +470,7 @@ class Stream(StreamNodes):
         while it.next():
             if not by_id and self.length <= maxlen:
                 break
-            lp: Listpack = it.data
+            lp: Listpack = it.node()
             key: bytes = it.key
             entries: cython.longlong = int_at(lp, _COUNT)
             if limit != 0 and deleted + entries > limit:
@@ -452,6 +480,9 @@ class Stream(StreamNodes):
                 whole: cython.bint = self._ends_before(lp, key, ms, seq)
             else:
                 whole = undelta(self.length, -entries) >= maxlen
+            if self.thaw(key, lp):
+                it.seek("<=", key)
+                it.next()
             self.node_bytes -= len(lp.buf)
             marked: cython.longlong = self._trim_node(lp, key, first_entry(lp), by_id, maxlen, ms, seq, delete_strategy)
             self.node_bytes += len(lp.buf)
@@ -459,9 +490,8 @@ class Stream(StreamNodes):
             if not whole:
                 break
             if marked == entries:
-                self.rax.remove(key)
+                self.remove_node(key, len(lp.buf))
                 self.moved()
-                self.node_bytes -= len(lp.buf)
                 self.tail = None
                 it.seek(">=", key)
         if delete_strategy == _DELREF:
@@ -769,13 +799,15 @@ class Stream(StreamNodes):
         self.head = None
         self.sums = None
         self.moved()
-        if not self.rax.try_insert(key, lp):
+        if not self.rax.try_insert(key, lp):  # a range of sealed nodes has the key of its first one
             return False
         self.node_bytes += len(lp.buf)
         return True
 
     def check(self) -> None:
         """Verify the stream, its nodes and groups. Raise AssertionError with the broken invariant. O(entries)"""
+        from rillet.types.stream.check import check_stream
+
         check_stream(self)
 
 

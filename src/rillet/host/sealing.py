@@ -1,0 +1,328 @@
+"""Sealing: the oldest nodes of streams go into segments on disk when the streams exceed `stream-memory`.
+
+    WATCHING ──too much──► WRITING ──────────► SYNCING ─────────────► REPLACING ────────────► WATCHING
+                           nodes are copied     a thread syncs and     nodes that are still
+                           into a file, some    names the file         the same become a range
+                           in each step                                of the segment; each
+                                                                       step is logged
+
+**The rule of the order.** A node leaves memory only when its segment is synced and has its name. At the same moment the
+log says so (RILLET.SEAL), behind the commands that added the node. A rewrite of the log then writes the range instead
+of the node, and only so does the log forget the node's commands. So at any moment the files of the log, with the
+segments that they name, contain every entry exactly once:
+
+    power fails before the sync       the segment has no name; the log has the commands
+    ... before RILLET.SEAL is synced  the segment is complete and unused; the log has the commands
+    ... after it                      a replay adds the entries, and the command replaces them by the segment's
+    ... after a rewrite               the base names the segment
+
+A node that changes while its segment is written stays in memory. A segment that is in no stream any more is removed
+when a rewrite that began later has finished: until then the base may name it.
+
+Costs: a step copies or replaces at most a megabyte (more if the streams exceed the limit by far). Time and bytes of a
+rewrite, and of an opening, depend on what is in memory. Rejected: sealing in a thread beside the engine (the bytes of a
+node must not change while they are read), and segments as a part of the base (a rewrite would copy history).
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import NamedTuple, Protocol
+
+from rillet.errors import SegmentUnreadable
+from rillet.keyspace.database import Database
+from rillet.loggers import logger
+from rillet.persistence.aof.log import AppendOnlyLog
+from rillet.persistence.aof.rewrite import Rewriting
+from rillet.persistence.aof.states import ON
+from rillet.persistence.rdb.plain_keys import versioned_values
+from rillet.persistence.segments.folder import SegmentFolder
+from rillet.persistence.segments.segment import Sealed, Segment, SegmentWriter
+from rillet.runtime.engine import Engine
+from rillet.structs.listpack import Listpack
+from rillet.types.stream.nodes import NodeIterator, SealedNodes
+from rillet.types.stream.stream import Stream
+
+LOGGER = logger("log")
+SEGMENT_BYTES = 32 << 20
+"""The bytes of nodes after which a segment is complete."""
+_STEP = 1 << 20  # bytes that a step copies or replaces
+_LONGEST_STEP = 16 << 20
+_RETRY_TICKS = 50  # after an error of the disk
+WATCHING, WRITING, SYNCING, REPLACING = range(4)
+
+
+class LogAndRewriting(Protocol):
+    """A log and its rewrites: an AofService."""
+
+    log: AppendOnlyLog
+    rewriting: Rewriting
+
+
+class _Node(NamedTuple):
+    """A node that was written: its number in the segment, its key, and the object in memory."""
+
+    number: int
+    key: bytes
+    node: Listpack
+    follows: bool  # whether it follows the node before it in the stream, too
+
+
+class _Work:
+    """One segment that is being written for one stream."""
+
+    def __init__(self, database: Database, key: bytes, stream: Stream, writer: SegmentWriter, most: int) -> None:
+        self.database = database
+        self.key = key
+        self.stream = stream
+        self.writer = writer
+        self.most = most
+        self.position = b""
+        self.nodes: list[_Node] = []
+        self.replaced = 0
+        self.sealed: Sealed | None = None
+        self.segment: Segment | None = None
+        self.error: OSError | None = None
+        self.thread: threading.Thread | None = None
+
+    def is_alive(self) -> bool:
+        """Return whether the key still has the stream."""
+        return self.database.peek(self.key) is self.stream
+
+    def sync(self) -> None:
+        """Put the segment on the disk; runs in a thread."""
+        try:
+            self.writer.sync()
+            self.sealed = self.writer.finish()
+        except OSError as error:
+            self.error = error
+
+
+class Sealing:
+    """Keeps the streams of an engine within a limit; every method requires the engine's lock."""
+
+    def __init__(self, engine: Engine, folder: SegmentFolder, limit: int, aof: LogAndRewriting) -> None:
+        """limit: bytes of the nodes of all streams in memory."""
+        self.limit = limit
+        self.sealed_nodes = self.sealed_segments = self.removed_segments = 0
+        self._engine = engine
+        self._folder = folder
+        self._aof = aof
+        self._phase = WATCHING
+        self._work: _Work | None = None
+        self._wait = 0
+        self._unused: set[str] = set()
+        self._unused_since = -1  # the number of rewrites when `_unused` was computed
+        self._sealed_since_rewrite = 0
+        self._rewrites = aof.rewriting.rewrites
+
+    # -- figures -----------------------------------------------------------------------------------------
+
+    def streams(self) -> list[Stream]:
+        """Return all streams. O(values that are objects)"""
+        return [value for database in self._engine.databases for value in versioned_values(database.keys)
+                if isinstance(value, Stream)]  # fmt: skip
+
+    def info(self) -> dict[str, object]:
+        """Return the fields of INFO persistence."""
+        streams = self.streams()
+        names = self._folder.names()
+        return {
+            "stream_memory_limit": self.limit, "stream_memory_used": sum(stream.node_bytes for stream in streams),
+            "stream_nodes_in_segments": sum(stream.sealed for stream in streams), "stream_segments": len(names),
+            "stream_segment_bytes": self._folder.size_of(names), "stream_index_hits": self._folder.cache.hits,
+            "stream_index_misses": self._folder.cache.misses,
+        }  # fmt: skip
+
+    # -- periodic work -----------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Do the next step; called several times a second."""
+        rewriting = self._aof.rewriting
+        if rewriting.rewrites != self._rewrites:
+            self._rewrites = rewriting.rewrites
+            self._sealed_since_rewrite = 0
+        if self._wait > 0:
+            self._wait -= 1
+            return
+        if self._aof.log.state != ON or self._aof.log.failure is not None:
+            return  # what cannot be logged must not leave memory
+        try:
+            if self._phase == WATCHING:
+                self._watch()
+            if self._phase == WRITING:
+                self._write()
+            elif self._phase == SYNCING:
+                self._synced()
+            if self._phase == REPLACING:
+                self._replace()
+        except (OSError, SegmentUnreadable) as error:
+            self._failed(error)
+
+    def _watch(self) -> None:
+        streams = self.streams()
+        used = sum(stream.node_bytes for stream in streams)
+        if used <= self.limit:
+            self._remove_unused(streams)
+            return
+        # Whole segments, but not so little that each node would be a file.
+        most = max(min(used - self.limit * 3 // 4, SEGMENT_BYTES), min(self.limit // 8, _STEP))
+        largest = max(streams, key=lambda stream: stream.node_bytes)
+        for database in self._engine.databases:
+            for key, value in database.items():
+                if value is largest:
+                    writer = self._folder.begin(self._engine.clock.now_ms())
+                    self._work = _Work(database, key, largest, writer, most)
+                    self._phase = WRITING
+                    return
+
+    def _step(self) -> int:
+        """Return how many bytes a step may handle: more if much memory is used."""
+        used = sum(stream.node_bytes for stream in self.streams())
+        return min(max(used - self.limit, _STEP), _LONGEST_STEP)
+
+    def _write(self) -> None:
+        work = self._of_phase()
+        if not work.is_alive():
+            self._abandon()
+            return
+        nodes = NodeIterator(work.stream)
+        left = self._step()
+        if nodes.seek(">", work.position) and nodes.next():
+            more = True
+            follows = bool(work.nodes) and work.nodes[-1].key == work.position
+            while more and left > 0 and work.writer.size < work.most:
+                if nodes.skip_range():
+                    follows, work.position, more = False, nodes.key, nodes.next()
+                    continue
+                key, node = nodes.key, nodes.node()
+                more = nodes.next()
+                if not more:  # the last node stays in memory
+                    break
+                if work.writer.add(key, node):
+                    work.nodes.append(_Node(len(work.writer) - 1, key, node, follows))
+                    follows = True
+                else:
+                    follows = False
+                work.position = key
+                left -= node.used
+            if more and work.writer.size < work.most:
+                return
+        if not work.nodes:
+            self._abandon()
+            self._wait = _RETRY_TICKS  # nothing can be sealed: the streams have one node each
+            return
+        work.writer.close_data()
+        if self._aof.log.threads:
+            work.thread = threading.Thread(target=work.sync, name="rillet-segment", daemon=True)
+            work.thread.start()
+        else:
+            work.sync()
+        self._phase = SYNCING
+
+    def _synced(self) -> None:
+        work = self._of_phase()
+        if work.thread is not None:
+            if work.thread.is_alive():
+                return
+            work.thread.join()
+        if work.error is not None:
+            raise work.error
+        assert work.sealed is not None
+        work.segment = self._folder.add(work.writer, work.sealed)
+        self.sealed_segments += 1
+        self._phase = REPLACING
+
+    def _replace(self) -> None:
+        """Replace the next nodes that are still the same by ranges of the segment, and log it."""
+        work = self._of_phase()
+        segment = work.segment
+        assert segment is not None
+        left = self._step()
+        run: list[_Node] = []
+        while work.replaced < len(work.nodes) and left > 0 and work.is_alive():
+            one = work.nodes[work.replaced]
+            if run and not (one.follows and one.number == run[-1].number + 1):
+                self._seal(work, segment, run)
+                run = []
+            work.replaced += 1
+            left -= one.node.used
+            if work.stream.rax.find(one.key) is one.node and segment.matches(one.number, one.node):
+                run.append(one)
+            else:
+                self._seal(work, segment, run)
+                run = []
+        self._seal(work, segment, run)
+        if work.replaced == len(work.nodes) or not work.is_alive():
+            self._over()
+
+    def _seal(self, work: _Work, segment: Segment, run: list[_Node]) -> None:
+        if not run:
+            return
+        first, count = run[0].number, len(run)
+        work.stream.seal(SealedNodes(segment, first, count, segment.living_of(first, count)))
+        work.database.ledger.note(work.stream)
+        self._aof.log.append(work.database.index,
+                             [b"RILLET.SEAL", work.key, segment.reference(), b"%d" % first, b"%d" % count])  # fmt: skip
+        self.sealed_nodes += count
+        self._sealed_since_rewrite += sum(one.node.used for one in run)
+
+    def _over(self) -> None:
+        self._work = None
+        self._phase = WATCHING
+        if self._sealed_since_rewrite > self.limit and not self._aof.rewriting.in_progress:
+            self._aof.rewriting.scheduled = True  # the log forgets the commands of what is sealed
+
+    def _of_phase(self) -> _Work:
+        assert self._work is not None
+        return self._work
+
+    def _abandon(self) -> None:
+        work, self._work = self._of_phase(), None
+        self._phase = WATCHING
+        work.writer.abandon()
+
+    def _failed(self, error: Exception) -> None:
+        """Keep everything in memory, and try again later."""
+        LOGGER.warning("%s: nodes of streams cannot be moved to disk: %s", self._folder.path,
+                       getattr(error, "strerror", None) or error)  # fmt: skip
+        if self._work is not None and self._phase == WRITING:
+            try:
+                self._abandon()
+            except OSError:
+                self._work = None
+        self._work = None
+        self._phase = WATCHING
+        self._wait = _RETRY_TICKS
+
+    # -- segments that no stream has any more ------------------------------------------------------------
+
+    def _remove_unused(self, streams: list[Stream]) -> None:
+        """Remove the segments that were unused before the last rewrite began, and look for others."""
+        rewriting = self._aof.rewriting
+        if self._unused:
+            if rewriting.rewrites > self._unused_since and not rewriting.in_progress and rewriting.succeeded:
+                self._folder.remove(self._unused)
+                self.removed_segments += len(self._unused)
+                self._unused = set()
+            return
+        if rewriting.in_progress:
+            return
+        used = {nodes.source.path.name for stream in streams if stream.ranges
+                for _, nodes in stream.sealed_ranges()}  # fmt: skip
+        self._unused = set(self._folder.names()) - used
+        self._unused_since = rewriting.rewrites
+        if self._unused and self._folder.size_of(self._unused) > self.limit:
+            rewriting.scheduled = True
+
+    def close(self) -> None:
+        """End the work; what is not sealed stays in the log."""
+        work = self._work
+        if work is not None and work.thread is not None:
+            work.thread.join()
+        if work is not None and self._phase == WRITING:
+            self._abandon()
+        self._folder.close()
+
+
+__all__ = ["Sealing"]

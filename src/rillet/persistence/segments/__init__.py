@@ -1,0 +1,1 @@
+"""Sealed nodes of streams in files: docs/formats/segment.md shows the bytes."""

@@ -1,0 +1,143 @@
+"""The segments of a log: the folder `segments` beside its files.
+
+    appendonlydir/segments/
+      0000000001.segment      a segment (segment.py)
+      0000000002.segment.part one that is being written, or was when the process ended
+      stream-memory           the limit in bytes, for the next opening without the setting
+
+A segment is in use while a stream has a range of it, or the files of the log refer to it: the base by its ranges
+(types.rdb.stream.save_sealed), later files by RILLET.SEAL. `reference` names the file, the number of nodes and entries,
+its size and its checksum, so a file that was replaced is not taken for the right one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final, Protocol
+
+from rillet.errors import Corrupt
+from rillet.persistence.aof.folder import SEGMENTS
+from rillet.persistence.disk import Disk, write_file
+from rillet.persistence.segments.segment import PART, IndexCache, Sealed, Segment, SegmentWriter
+
+SUFFIX: Final = ".segment"
+LIMIT: Final = "stream-memory"
+INDEX_BYTES: Final = 16 << 20
+"""The bytes of the indexes in memory."""
+
+_REFERENCE = re.compile(rb"(\d{10}\.segment) (\d{1,18}) (\d{1,18}) (\d{1,18}) (\d{1,10})")
+
+
+class Closing(Protocol):
+    """What can be closed."""
+
+    def close(self) -> None:
+        """Close it."""
+
+
+def with_segments(paths: list[Path]) -> list[Path]:
+    """Return the files of a log, and the segments beside them."""
+    folder = paths[0].parent / SEGMENTS if paths else Path()
+    return [*paths, *sorted(folder.glob(f"*{SUFFIX}"))] if paths else paths
+
+
+class SegmentFolder:
+    """The segments beside a log. A segment that was opened stays open, and its file is read when it is needed."""
+
+    def __init__(self, disk: Disk, log: Path) -> None:
+        """log: the folder of the log's files."""
+        self.path = log / SEGMENTS
+        self.cache = IndexCache(INDEX_BYTES)
+        self._disk = disk
+        self._open: dict[str, Segment] = {}
+        self._files: Closing | None = None
+        self._last = max((int(name[:10]) for name in self.names()), default=0)
+
+    def names(self) -> list[str]:
+        """Return the names of the complete segments."""
+        return [name for name in self._disk.names(self.path) if re.fullmatch(r"\d{10}\.segment", name)]
+
+    def open(self, reference: bytes) -> Segment:
+        """Return the segment that a reference names, without a look at its file. Raise Corrupt if it is malformed."""
+        match = _REFERENCE.fullmatch(reference)
+        if match is None:
+            raise Corrupt(f"a reference to a segment expected, found {reference[:80]!r}")
+        sealed = Sealed(*(int(number) for number in match.groups()[1:]))
+        if not sealed.nodes or sealed.size < sealed.nodes:
+            raise Corrupt("a reference to a segment without nodes")
+        return self._segment(match[1].decode(), sealed)
+
+    def _segment(self, name: str, sealed: Sealed) -> Segment:
+        segment = self._open.get(name)
+        if segment is None or segment.sealed != sealed:
+            segment = self._open[name] = Segment(self._disk, self.path / name, sealed, self.cache)
+            self._last = max(self._last, int(name[:10]))
+        return segment
+
+    def begin(self, now: int) -> SegmentWriter:
+        """Begin a new segment. now: ms since the epoch. OSError."""
+        self._disk.make_folder(self.path)
+        self._last += 1
+        return SegmentWriter(self._disk, self.path / f"{self._last:010}{SUFFIX}", now)
+
+    def add(self, writer: SegmentWriter, sealed: Sealed) -> Segment:
+        """Return the segment that a writer has finished."""
+        return self._segment(writer.path.name, sealed)
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Remove segments that nothing refers to. OSError."""
+        for name in names:
+            segment = self._open.pop(name, None)
+            if segment is not None:
+                segment.close()
+            self._disk.remove(self.path / name)
+
+    def remove_parts(self) -> None:
+        """Remove what a killed process has begun. OSError."""
+        for name in self._disk.names(self.path):
+            if name.endswith(PART):
+                self._disk.remove(self.path / name)
+
+    def size_of(self, names: Iterable[str]) -> int:
+        """Return the bytes of the files."""
+        return sum(self._disk.size(self.path / name) for name in names)
+
+    # -- the limit ---------------------------------------------------------------------------------------
+
+    def stored_limit(self) -> int:
+        """Return the limit of the last opening in bytes, 0 if there was none."""
+        if not self._disk.exists(self.path / LIMIT):
+            return 0
+        with self._disk.read_from(self.path / LIMIT) as file:
+            text = file.read(64).strip()
+        return int(text) if re.fullmatch(rb"\d{1,18}", text) else 0
+
+    def store_limit(self, limit: int) -> None:
+        """Store the limit; 0 removes it. OSError."""
+        if limit == self.stored_limit():
+            return
+        if limit == 0:
+            self._disk.remove(self.path / LIMIT)
+            return
+        self._disk.make_folder(self.path)
+        part = self.path / f"{LIMIT}{PART}"
+        write_file(self._disk, part, [b"%d\n" % limit])
+        self._disk.rename(part, self.path / LIMIT)
+        self._disk.sync_folder(self.path)
+
+    def keep(self, files: Closing) -> None:
+        """Keep files open as long as this folder is in use: those of a moment, which the owner may remove."""
+        self._files = files
+
+    def close(self) -> None:
+        """Close the files."""
+        for segment in self._open.values():
+            segment.close()
+        self._open.clear()
+        if self._files is not None:
+            self._files.close()
+
+
+__all__ = ["SegmentFolder", "with_segments"]

@@ -1,0 +1,209 @@
+"""Segments of streams: the file, its damage, a power loss while it is written, and streams on top of it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from rillet.errors import Corrupt, SegmentUnreadable
+from rillet.persistence.disk import REAL, Disk
+from rillet.persistence.segments.segment import (
+    FOOTER,
+    HEADER,
+    ROW,
+    IndexCache,
+    Sealed,
+    Segment,
+    SegmentWriter,
+    read_segment,
+)
+from rillet.structs.listpack import Listpack
+from rillet.types.stream.nodes import NodeIterator, SealedNodes
+from rillet.types.stream.stream import Stream
+from tests.persistence.simulated_disk import PowerLoss, SimulatedDisk
+from tests.types.test_sealed_nodes import filled, ids, same
+
+ROOMY = 1 << 30
+
+
+def nodes_of(stream: Stream) -> list[tuple[bytes, Listpack]]:
+    nodes = NodeIterator(stream)
+    nodes.seek("^")
+    found = []
+    while nodes.next():
+        found.append((nodes.key, nodes.node()))
+    return found
+
+
+def written(disk: Disk, path: Path, nodes: list[tuple[bytes, Listpack]]) -> Sealed:
+    writer = SegmentWriter(disk, path, 1_700_000_000_000)
+    for key, node in nodes:
+        assert writer.add(key, node)
+    writer.close_data()
+    writer.sync()
+    return writer.finish()
+
+
+Seal = Callable[..., Segment]
+
+
+@pytest.fixture
+def seal(tmp_path: Path) -> Iterator[Seal]:
+    """A function that seals all nodes of a stream but the last one; the segments are closed at the end."""
+    opened: list[Segment] = []
+
+    def seal(stream: Stream, cache: IndexCache | None = None) -> Segment:
+        path = tmp_path / str(len(opened) + 1)
+        segment = Segment(REAL, path, written(REAL, path, nodes_of(stream)[:-1]), cache or IndexCache(ROOMY))
+        stream.seal(SealedNodes(segment, 0, segment.sealed.nodes, segment.sealed.entries))
+        opened.append(segment)
+        return segment
+
+    yield seal
+    for segment in opened:
+        segment.close()
+
+
+def test_a_segment_has_the_bytes_of_its_nodes(tmp_path: Path) -> None:
+    stream = filled(50)
+    stream.delete(7, 0)
+    nodes = nodes_of(stream)
+    sealed = written(REAL, tmp_path / "1", nodes)
+    data = (tmp_path / "1").read_bytes()
+    assert list(tmp_path.iterdir()) == [tmp_path / "1"]
+    assert (sealed.nodes, sealed.entries, sealed.size) == (10, 49, len(data))
+    at = HEADER.size
+    for _, node in nodes:
+        assert data[at : at + node.used] == node.to_bytes()
+        at += node.used
+    assert len(data) == at + 10 * ROW.size + FOOTER.size
+    assert read_segment(REAL, tmp_path / "1") == sealed
+    segment = Segment(REAL, tmp_path / "1", sealed, IndexCache(ROOMY))
+    assert [segment.key(number) for number in range(10)] == [key for key, _ in nodes]
+    assert [segment.living(number) for number in range(10)] == [5, 4] + [5] * 8
+    assert segment.living_of(1, 3) == 14
+    assert [segment.node(number).to_bytes() for number in range(10)] == [node.to_bytes() for _, node in nodes]
+    assert segment.find(nodes[3][0]) == 3
+    assert segment.find(b"\0" * 16) == -1
+    assert segment.find(b"\xff" * 16) == 9
+    segment.close()
+
+
+def test_nodes_that_break_the_order_stay_in_memory(tmp_path: Path) -> None:
+    stream = filled(20)
+    (first, one), (second, two), (third, tombs), _ = nodes_of(stream)
+    writer = SegmentWriter(REAL, tmp_path / "1", 0)
+    assert writer.add(second, two)
+    assert not writer.add(second, two)
+    assert not writer.add(first, one)
+    for number in range(11, 15):
+        stream.delete(number, 0)
+    assert writer.add(third, tombs)  # it has one entry
+    stream.trim_minid(16, 0, False, 0)
+    assert len(writer) == 2
+    writer.abandon()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_streams_read_from_their_segments(seal: Seal) -> None:
+    stream, plain = filled(1000), filled(1000)
+    segment = seal(stream)
+    same(stream, plain)
+    for one in (stream, plain):
+        for number in (1, 2, 3, 4, 5, 77, 500, 996):
+            assert one.delete(number, 0)
+        assert one.trim_maxlen(800, False, 0) == 192
+    same(stream, plain)
+    assert segment.path.exists()
+
+
+def test_an_index_is_dropped_when_the_room_is_needed_and_read_again(seal: Seal) -> None:
+    cache = IndexCache(250 * ROW.size)
+    streams = [filled(1000) for _ in range(4)]
+    segments = [seal(stream, cache) for stream in streams]
+    chance = random.Random(1)
+    for _ in range(50):
+        number = chance.randrange(4)
+        at = chance.randint(1, 1000)
+        assert ids(streams[number], at, at)[0][0] == at
+        assert cache.size <= 199 * ROW.size
+    assert cache.hits > cache.misses > 4
+    for segment in segments:
+        segment.close()
+    assert cache.size == 0
+    assert ids(streams[2], 5, 5)[0][0] == 5
+
+
+@pytest.mark.parametrize("part", ["node", "index", "footer", "missing", "short"])
+def test_damage_makes_only_its_part_unreadable(part: str, seal: Seal) -> None:
+    stream = filled(100)
+    segment = seal(stream)
+    segment.close()  # else the index is in memory
+    path = segment.path
+    data = bytearray(path.read_bytes())
+    at = {"node": HEADER.size + 10, "index": len(data) - FOOTER.size - 30, "footer": len(data) - 8}.get(part, 0)
+    data[at] ^= 1
+    if part == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(data[:-1] if part == "short" else data)
+    with pytest.raises(SegmentUnreadable, match=r"/1: ") as raised:
+        ids(stream, 1, 5)
+    if part == "node":
+        assert "the node with the entries 1-0 to 5-0 is damaged" in str(raised.value)
+        assert [ms for ms, _ in ids(stream, 6)] == list(range(6, 101))
+    assert [ms for ms, _ in ids(stream, 96)] == list(range(96, 101))
+    assert segment.sealed.nodes == 19
+
+
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
+def test_hostile_bytes_raise_an_error(seed: int, tmp_path: Path) -> None:
+    chance = Random(seed)
+    path = tmp_path / "1"
+    sealed = written(REAL, path, nodes_of(filled(60))[:-1])
+    good = path.read_bytes()
+    for _ in range(100_000 if seed == 2 else 1500):
+        data = bytearray(good)
+        for _ in range(chance.choice([1, 1, 2, 8])):
+            data[chance.randrange(len(data))] = chance.randrange(256)
+        if chance.random() < 0.2:
+            del data[chance.randrange(len(data)) :]
+        path.write_bytes(data)
+        segment = Segment(REAL, path, sealed, IndexCache(ROOMY))
+        try:
+            found = [segment.node(number).to_bytes() for number in range(sealed.nodes)]
+        except SegmentUnreadable:
+            pass
+        else:
+            assert b"".join(found) == good[HEADER.size : HEADER.size + len(b"".join(found))]
+        segment.close()
+        try:
+            read_segment(REAL, path)
+        except Corrupt:
+            pass
+
+
+def test_after_a_power_loss_a_segment_with_its_name_is_complete() -> None:
+    disk = SimulatedDisk(folders=["/", "/d"])
+    path = Path("/d/1")
+    nodes = nodes_of(filled(400))
+    sealed = written(disk, path, nodes)
+    disk.note("sealed")
+    power = PowerLoss(disk.journal, None, ["/", "/d"])
+    done = False
+    while power.at < len(power.journal):
+        done = done or power.step().kind == "note"
+        for seed in range(20):
+            image = power.image(Random(seed))
+            if str(path) not in image.files():
+                assert not done
+                continue
+            segment = Segment(image, path, sealed, IndexCache(ROOMY))
+            assert [segment.node(number).to_bytes() for number in range(80)] == [node.to_bytes() for _, node in nodes]
+            assert all(a < b for a, b in pairwise(segment.key(number) for number in range(80)))
+    assert done

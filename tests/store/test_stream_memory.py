@@ -1,0 +1,261 @@
+"""Streams larger than memory: a store with `stream_memory` behaves as one without, and keeps everything on disk."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rillet
+from rillet import Store
+from rillet.errors import CommandError
+from tests.judge import free_port, redis_binary
+from tests.store.process import Other
+
+LIMIT = 64 * 1024
+
+
+def memory(store: Store) -> dict[str, int]:
+    return {name: int(value) for name, value in store.info().items() if name.startswith("stream_")}
+
+
+def settled(store: Store, seconds: float = 60) -> dict[str, int]:
+    """Wait until the streams are within their limit, and return the figures."""
+    end = time.monotonic() + seconds
+    while (found := memory(store))["stream_memory_used"] > LIMIT:
+        assert time.monotonic() < end, f"the streams stay above their limit: {found}"
+        time.sleep(0.02)
+    return found
+
+
+def fill(store: Store, count: int, first: int = 1, key: bytes = b"s") -> None:
+    commands: list[list[Any]] = [[b"XADD", key, b"%d-0" % n, b"n", b"%d" % n, b"text", b"x" * 60]
+                                 for n in range(first, first + count)]  # fmt: skip
+    for at in range(0, count, 1000):
+        store.execute_many(commands[at : at + 1000])
+
+
+def numbers(store: Store, key: str = "s") -> list[int]:
+    return [int(entry["n"]) for entry in store.stream(key).range()]
+
+
+def files(path: Path) -> list[str]:
+    return sorted(name for name in os.listdir(path / "appendonlydir" / "segments") if name.endswith(".segment"))
+
+
+def rewritten(store: Store) -> None:
+    """Rewrite the log, and wait until the new base is the log's."""
+    while int((info := store.info())["aof_rewrite_in_progress"]):
+        time.sleep(0.02)
+    before = int(info["aof_rewrites"])
+    with contextlib.suppress(CommandError):  # an automatic one has begun
+        store.execute("BGREWRITEAOF")
+    while int((info := store.info())["aof_rewrite_in_progress"]) or int(info["aof_rewrites"]) == before:
+        time.sleep(0.02)
+    assert info["aof_last_bgrewrite_status"] == "ok"
+
+
+def test_memory_stays_within_the_limit_and_everything_can_be_read(tmp_path: Path) -> None:
+    with rillet.open(tmp_path / "s", stream_memory="64kb", appendfsync="no") as store:
+        fill(store, 5000)
+        found = settled(store)
+        assert found["stream_nodes_in_segments"] > 50
+        assert found["stream_segments"] == len(files(tmp_path / "s"))
+        assert numbers(store) == list(range(1, 5001))
+        assert len(store.stream("s")) == 5000
+        assert memory(store)["stream_memory_used"] <= LIMIT  # reading takes nothing into memory
+        rewritten(store)
+        base = next((tmp_path / "s" / "appendonlydir").glob("*.base.rdb"))
+        assert base.stat().st_size < 2 * LIMIT
+    with rillet.open(tmp_path / "s") as store:  # with the stored limit
+        assert store.execute("CONFIG", "GET", "stream-memory") == [b"stream-memory", b"65536"]
+        assert memory(store)["stream_nodes_in_segments"] == found["stream_nodes_in_segments"]
+        assert numbers(store) == list(range(1, 5001))
+        fill(store, 3000, 5001)
+        settled(store)
+        assert numbers(store) == list(range(1, 8001))
+        with pytest.raises(CommandError):
+            store.execute("CONFIG", "SET", "stream-memory", "1gb")
+    with rillet.open(tmp_path / "s", readonly=True) as store:
+        assert numbers(store) == list(range(1, 8001))
+
+
+def test_random_commands_have_the_replies_of_a_store_in_memory(tmp_path: Path) -> None:
+    chance = random.Random(3)
+    with rillet.open(tmp_path / "s", stream_memory="64kb", appendfsync="no") as cold, rillet.open() as plain:
+        both = (cold, plain)
+        for store in both:
+            fill(store, 4000)
+            store.execute("XGROUP", "CREATE", "s", "g", "0")
+        settled(cold)
+        last = 4000
+
+        def some() -> bytes:
+            return b"%d-0" % chance.randint(1, last)
+
+        def command() -> list[bytes]:
+            nonlocal last
+            start, end = sorted((chance.randint(1, last), chance.randint(1, last)))
+            count = b"%d" % chance.randint(1, 300)
+            ways: list[list[bytes]] = [
+                [b"XRANGE", b"s", b"%d" % start, b"%d" % end, b"COUNT", count],
+                [b"XREVRANGE", b"s", b"%d" % end, b"%d" % start, b"COUNT", count],
+                [b"XREAD", b"COUNT", count, b"STREAMS", b"s", some()],
+                [b"XREADGROUP", b"GROUP", b"g", b"c", b"COUNT", count, b"STREAMS", b"s", b">"],
+                [b"XREADGROUP", b"GROUP", b"g", b"c", b"COUNT", count, b"STREAMS", b"s", some()],
+                [b"XDEL", b"s", some(), some()],
+                [b"XACK", b"s", b"g", some(), some()],
+                [b"XDELEX", b"s", b"DELREF", b"IDS", b"1", some()],
+                [b"XCLAIM", b"s", b"g", b"d", b"0", some(), b"JUSTID"],
+                [b"XTRIM", b"s", b"MAXLEN", b"~", b"%d" % max(last - start // 8, 500)],
+                [b"XTRIM", b"s", b"MINID", b"%d" % (start // 8)],
+                [b"XLEN", b"s"],
+                [b"XPENDING", b"s", b"g"],
+                [b"RILLET.XCOUNT", b"s", b"%d" % start, b"%d" % end],
+                [b"DEBUG", b"DIGEST-VALUE", b"s"],
+            ]
+            if chance.random() < 0.4:
+                last += 1
+                return [b"XADD", b"s", b"%d-0" % last, b"n", b"%d" % last, b"text", b"y" * 60]
+            return chance.choice(ways)
+
+        for number in range(600):
+            argv = command()
+            try:
+                replies = [store.execute(*argv) for store in both]
+            except CommandError:
+                with pytest.raises(CommandError):
+                    plain.execute(*argv)
+                continue
+            assert replies[0] == replies[1], (number, argv)
+        for store in both:
+            store.execute("XGROUP", "DESTROY", "s", "g")  # it has the times of deliveries
+        assert cold.execute("DUMP", "s") == plain.execute("DUMP", "s")
+        assert memory(cold)["stream_nodes_in_segments"] > 0
+    with rillet.open(tmp_path / "s") as cold:
+        assert [entry.id for entry in cold.stream("s").range()]
+
+
+def test_whole_keys(tmp_path: Path) -> None:
+    with rillet.open(tmp_path / "s", stream_memory="64kb", appendfsync="no") as store:
+        fill(store, 3000)
+        settled(store)
+        store.execute("RENAME", "s", "t")
+        assert numbers(store, "t") == list(range(1, 3001))
+        store.execute("COPY", "t", "u")
+        assert numbers(store, "u") == list(range(1, 3001))
+        store.execute("DEL", "t")
+        settled(store)
+        assert numbers(store, "u") == list(range(1, 3001))
+        payload = store.execute("DUMP", "u")
+        store.execute("RESTORE", "v", 0, payload)
+        store.execute("SWAPDB", 0, 1)
+        assert store.execute("EXISTS", "u") == 0
+        store.execute("SWAPDB", 1, 0)
+        assert numbers(store, "v") == list(range(1, 3001))
+        store.execute("FLUSHALL")
+        fill(store, 2000)
+        settled(store)
+        assert numbers(store) == list(range(1, 2001))
+    with rillet.open(tmp_path / "s") as store:
+        assert numbers(store) == list(range(1, 2001))
+
+
+def test_segments_without_a_stream_are_removed_after_a_rewrite(tmp_path: Path) -> None:
+    with rillet.open(tmp_path / "s", stream_memory="64kb", appendfsync="no") as store:
+        fill(store, 5000)
+        settled(store)
+        before = files(tmp_path / "s")
+        store.stream("s").trim(maxlen=10, approximate=False)
+        for _ in range(20):
+            rewritten(store)
+            if not files(tmp_path / "s"):
+                break
+            time.sleep(0.2)
+        assert before
+        assert files(tmp_path / "s") == []
+        assert numbers(store) == list(range(4991, 5001))
+
+
+@pytest.mark.parametrize("damage", ["missing", "changed"])
+def test_a_damaged_segment_hides_only_its_entries(damage: str, tmp_path: Path) -> None:
+    with rillet.open(tmp_path / "s", stream_memory="64kb", appendfsync="no") as store:
+        fill(store, 5000)
+        settled(store)
+        rewritten(store)
+    first = tmp_path / "s" / "appendonlydir" / "segments" / files(tmp_path / "s")[0]
+    if damage == "missing":
+        first.unlink()
+    else:
+        data = bytearray(first.read_bytes())
+        data[1000] ^= 1
+        first.write_bytes(data)
+    with rillet.open(tmp_path / "s") as store:
+        with pytest.raises(CommandError, match=f"{first.name}: .*({damage}|damaged)"):
+            store.execute("XRANGE", "s", "-", "+")
+        assert [int(entry["n"]) for entry in store.stream("s").range("4990")] == list(range(4990, 5001))
+        fill(store, 10, 5001)
+        assert len(store.stream("s")) == 5010
+
+
+def test_limits_that_cannot_be_are_refused(tmp_path: Path) -> None:
+    for wrong in ("1kb", "256 apples", -1):
+        with pytest.raises(ValueError, match="argument must be"):
+            rillet.open(tmp_path / "s", stream_memory=wrong)
+    with pytest.raises(ValueError, match="no effect on a store in memory"):
+        rillet.open(stream_memory="64kb")
+    assert not (tmp_path / "s").exists() or not os.listdir(tmp_path / "s" / "appendonlydir")
+
+
+def test_a_redis_server_refuses_the_directory(tmp_path: Path) -> None:
+    with rillet.open(tmp_path / "s", stream_memory="64kb", appendfsync="no", aof_checksums=False) as store:
+        fill(store, 5000)
+        settled(store)
+        for rewrites in (False, True):  # the log has RILLET.SEAL; then its base refers to the segments
+            if rewrites:
+                rewritten(store)
+            copy = tmp_path / f"copy{rewrites}"
+            shutil.copytree(tmp_path / "s" / "appendonlydir", copy / "appendonlydir")
+            command = [str(redis_binary()), "--port", str(free_port()), "--dir", str(copy), "--appendonly", "yes"]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+            assert done.returncode != 0
+            assert "Unknown command" in done.stdout or "RDB" in done.stdout
+
+
+def test_a_snapshot_has_everything(tmp_path: Path) -> None:
+    with rillet.open(tmp_path / "s", stream_memory="64kb", appendfsync="no") as store:
+        fill(store, 3000)
+        settled(store)
+        rewritten(store)
+        store.save()
+    os.mkdir(tmp_path / "t")
+    shutil.copy(tmp_path / "s" / "dump.rdb", tmp_path / "t" / "dump.rdb")
+    with rillet.open(tmp_path / "t") as store:
+        assert numbers(store) == list(range(1, 3001))
+
+
+@pytest.mark.slow
+def test_a_killed_process_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:
+    chance = random.Random(5)
+    done = 0
+    for _ in range(6):
+        other = Other(tmp_path / "s", stream_memory="64kb")
+        add = "[store.stream('s').add({{'n': n, 'text': 'x' * 60}}) and n for n in range({}, {})][-1]"
+        for _ in range(chance.randint(1, 4)):
+            more = chance.randint(200, 1500)
+            assert other.ask(add.format(done, done + more)) == done + more - 1
+            done += more
+        if chance.random() < 0.5:
+            other.tell("str(store.execute('BGREWRITEAOF'))")
+            time.sleep(chance.random() / 5)
+        other.kill()
+    with rillet.open(tmp_path / "s") as store:
+        assert numbers(store) == list(range(done))
+        assert memory(store)["stream_nodes_in_segments"] > 0
