@@ -419,6 +419,17 @@ def test_no_color_and_dumb_terminals_are_respected(monkeypatch: pytest.MonkeyPat
     assert output.coloured("a", "red") == "a"
 
 
+def test_options_and_names_may_be_mixed(tmp_path: Path) -> None:
+    with rillet.open(tmp_path / "s") as store:
+        store.stream("a").add({"n": 1})
+        store.stream("b").add({"n": 1})
+    for words in (["--json", tmp_path / "s", "a"], [tmp_path / "s", "--json", "a"], [tmp_path / "s", "a", "--json"]):
+        assert [one["name"] for one in json.loads(run("stats", *words))["streams"]] == ["a"]
+    with Forked(["stats"]) as process:
+        assert process.communicate(timeout=60)[1].endswith("the following arguments are required: PATH|URL\n")
+        assert process.returncode == 2
+
+
 def test_the_same_argument_has_the_same_name_everywhere() -> None:
     from rillet.cli.completion import whole_parser
 

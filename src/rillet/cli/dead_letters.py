@@ -52,7 +52,7 @@ _BATCH = 100
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     place_arguments(parser)
     add = parser.add_argument
-    add("streams", nargs="*", metavar="STREAM", help="dead-letter streams; by default all of them are shown")
+    add("streams", nargs="*", default=[], metavar="STREAM", help="dead-letter streams; by default all are shown")
     add("-n", "--lines", type=int, default=10, metavar="N", help="print N letters of each stream (default 10)")
     add("--reason", metavar="TEXT", help="only letters whose reason contains this text")
     add("--group", metavar="NAME", help="only letters of this group")

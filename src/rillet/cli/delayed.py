@@ -22,7 +22,8 @@ _WIDEST = 100  # characters of the fields of an entry
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     place_arguments(parser)
-    parser.add_argument("streams", nargs="*", metavar="STREAM", help="only these streams; by default all with delays")
+    parser.add_argument("streams", nargs="*", default=[], metavar="STREAM",
+                        help="only these streams; by default all with delays")  # fmt: skip
     parser.add_argument("-n", "--lines", type=int, default=10, metavar="N",
                         help="show the next N of each stream and group (default 10)")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print each one as a line of JSON")

@@ -33,7 +33,7 @@ _PAGE = 1000
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     place_arguments(parser)
-    parser.add_argument("streams", nargs="*", metavar="STREAM", help="only these streams; by default all")
+    parser.add_argument("streams", nargs="*", default=[], metavar="STREAM", help="only these streams; by default all")
     parser.add_argument("-n", "--lines", type=int, default=10, metavar="N",
                         help="show N pending messages of each group (default 10)")  # fmt: skip
     parser.add_argument("--pending", type=int, default=PENDING, metavar="N",

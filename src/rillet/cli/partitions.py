@@ -26,7 +26,8 @@ from rillet.store.store import Store
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     place_arguments(parser)
-    parser.add_argument("streams", nargs="*", metavar="STREAM", help="only these; by default all partitioned streams")
+    parser.add_argument("streams", nargs="*", default=[], metavar="STREAM",
+                        help="only these; by default all partitioned streams")  # fmt: skip
     parser.add_argument("--repartition", type=int, metavar="N", help="change the number of partitions of one stream")
     parser.add_argument("--delete-drained", action="store_true",
                         help="delete the keys of earlier partitions that every group has handled")  # fmt: skip

@@ -38,7 +38,7 @@ _AGES = [*(name for name, _ in AGES), OLDER, RELEASED]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     place_arguments(parser, "the directory of a store, an RDB file, or the url of a server")
-    parser.add_argument("streams", nargs="*", metavar="STREAM", help="only these streams; by default all")
+    parser.add_argument("streams", nargs="*", default=[], metavar="STREAM", help="only these streams; by default all")
     parser.add_argument("--watch", nargs="?", type=_seconds, const=2.0, metavar="SECONDS",
                         help="repeat the report, with rates, every 2 seconds until ^C")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print each report as one line of JSON")
