@@ -2,7 +2,8 @@
 
 A schema's field is one of the entry's own columns if it has a reserved name (`stream id id_ms id_seq timestamp
 fields`), otherwise the entry's field of that name. Metadata {"field": "id"} selects the entry's field of that name,
-whatever the column's name is. This is the only way to read a field that has a reserved name.
+whatever the column's name is. This is the only way to read a field that has a reserved name. A field may have two
+columns: one of a type, and its text as a string or as bytes.
 
 A batch shares its memory with the columns' bytearrays: Arrow keeps them alive, and the columns allocate new ones.
 
@@ -34,6 +35,7 @@ from rillet.columns.column import (
 from rillet.columns.row_builder import MAP, MODES, SOURCE_KINDS, SOURCES, RowBuilder
 from rillet.errors import RilletError
 
+_TEXTS = (STRING, BINARY)
 KIND_NAMES = (
     "string, binary, boolean, tinyint, smallint, int, bigint, float, double, decimal, timestamp, timestamp_ntz, date; "
     "struct, array and map of those, from JSON"
@@ -109,7 +111,10 @@ def _add(rows: RowBuilder, field: Any, corrupt: str) -> str | None:
         return f"column {field.name!r} cannot be {field.type} (supported: {KIND_NAMES})"
     else:
         try:
-            set_type(rows.add_field(field.name.encode() if alias is None else alias, kind), field.type)
+            name = field.name.encode() if alias is None else alias
+            other = rows.wanted.get(name)
+            second = other is not None and (other.kind in _TEXTS) != (kind in _TEXTS)
+            set_type(rows.add_twin(name, kind) if second else rows.add_field(name, kind), field.type)
         except ValueError as error:
             return str(error)
     return None

@@ -189,10 +189,12 @@ class RowBuilder:
         "columns", "first", "wanted", "pattern", "owners", "position", "changed", "unique", "keys", "items",
         "keys_mark", "keys_used", "items_used", "map_ends", "owner", "key", "length", "ms", "seq", "nbytes", "parser",
         "shapes", "shape", "id_start", "id_size", "mode", "corrupt", "discovers", "noun", "before",
+        "twins",
     )  # fmt: skip
     columns: public[list[Column]]
     first: public[Column]
     wanted: public[dict[bytes, Column]]
+    twins: list[Column]  # second columns of fields; None if there are none
     pattern: public[list[bytes]]
     owners: public[list[Column | None]]
     position: public[cython.Py_ssize_t]
@@ -225,6 +227,7 @@ class RowBuilder:
         """Create a builder without columns; `key` is the value of the `stream` column."""
         self.columns = []
         self.wanted = {}
+        self.twins = None  # type: ignore[assignment]
         self.pattern = []
         self.owners = []
         self.shapes = {}
@@ -259,6 +262,16 @@ class RowBuilder:
         self.wanted[name] = column
         self._add(column)
         return column
+
+    def add_twin(self, name: bytes, kind: int) -> Column:
+        """Add a second column for a field, of another type, and return it. Raise ValueError if the field has two."""
+        twin = Column(name, FIELD, kind, self.parser)
+        self.twins = self.twins or []
+        if any(one.name == name for one in self.twins):
+            raise ValueError(f"three columns take the field {name.decode('utf-8', 'replace')!r}")
+        self.twins.append(twin)
+        self._add(twin)
+        return twin
 
     def add_source(self, source: int) -> None:
         """Add a column for the key or a part of the entry's ID (STREAM, ID, ID_MS, ID_SEQ, ID_TIME)."""
@@ -428,6 +441,8 @@ class RowBuilder:
         column: Column = self.first
         if self.keys is not None:
             self._finish_map()
+        if self.twins is not None:
+            self._set_twins()
         while column is not None:
             if column.source == _FIELD:
                 column = column.put_registers(data, limit)
@@ -441,6 +456,16 @@ class RowBuilder:
             return self._finish_bad(data)
         if self.keys is not None:
             self._mark()
+        return True
+
+    @cython.cfunc
+    def _set_twins(self) -> cython.bint:
+        """Give each second column of a field the value of the first one."""
+        twin: Column
+        column: Column
+        for twin in self.twins:
+            column = self.wanted[twin.name]
+            twin.start, twin.size, twin.number = column.start, column.size, column.number
         return True
 
     @cython.cfunc
