@@ -200,3 +200,7 @@ def test_a_dropped_quicklist_is_freed_at_once_and_without_recursion() -> None:
         assert nodes() == before
     finally:
         gc.enable()
+
+
+def test_a_quicklist_whose_creation_was_interrupted_is_freed_silently() -> None:
+    Quicklist.__new__(Quicklist).__del__()

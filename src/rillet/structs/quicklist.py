@@ -207,6 +207,8 @@ class Quicklist:
         self.depth = max(0, min(depth, DEPTH_MAX))
 
     def __del__(self) -> None:
+        if not cython.compiled and not hasattr(self, "head"):
+            return  # an interrupt came before or in __init__
         node: QuicklistNode | None = self.head
         self.head = self.tail = self.bookmark = None
         while node is not None:
