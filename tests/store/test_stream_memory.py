@@ -16,6 +16,7 @@ import pytest
 import rillet
 from rillet import Store
 from rillet.errors import CommandError
+from rillet.transfer.backup import back_up
 from tests.judge import free_port, redis_binary
 from tests.store.process import Other
 
@@ -227,6 +228,18 @@ def test_a_redis_server_refuses_the_directory(tmp_path: Path) -> None:
             done = subprocess.run(command, capture_output=True, text=True, timeout=60)
             assert done.returncode != 0
             assert "Unknown command" in done.stdout or "RDB" in done.stdout
+
+
+def test_a_backup_has_the_segments(tmp_path: Path) -> None:
+    with rillet.open(tmp_path / "s", stream_memory="64kb", appendfsync="no") as store:
+        fill(store, 3000)
+        found = settled(store)
+        rewritten(store)
+        made = back_up(tmp_path / "s", tmp_path / "t")
+        assert made.bytes > found["stream_segment_bytes"]
+        fill(store, 10, 3001)
+    with rillet.open(tmp_path / "t") as store:
+        assert numbers(store) == list(range(1, 3001))
 
 
 def test_a_snapshot_has_everything(tmp_path: Path) -> None:

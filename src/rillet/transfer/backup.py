@@ -231,7 +231,7 @@ def _finish(made: list[Path], names: list[str], target: Path, work: Path, to: in
         backup.verified = _install_rdb(made, target, work, quick, bar)
         backup.bytes = target.stat().st_size
         return backup
-    backup.bytes = sum(path.stat().st_size for path in made)
+    backup.bytes = sum(path.stat().st_size for path in with_segments(made))
     _write_manifest(made)
     if not quick:
         backup.verified = _verified(work / LOG_FOLDER, work, bar)
