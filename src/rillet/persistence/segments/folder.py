@@ -13,6 +13,7 @@ its size and its checksum, so a file that was replaced is not taken for the righ
 from __future__ import annotations
 
 import re
+import weakref
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, Protocol
@@ -53,6 +54,8 @@ class SegmentFolder:
         self._disk = disk
         self._open: dict[str, Segment] = {}
         self._files: Closing | None = None
+        # A tool that only loads a log does not close its engine.
+        weakref.finalize(self, _close, self._open)
         self._last = max((int(name[:10]) for name in self.names()), default=0)
 
     def names(self) -> list[str]:
@@ -133,11 +136,15 @@ class SegmentFolder:
 
     def close(self) -> None:
         """Close the files."""
-        for segment in self._open.values():
-            segment.close()
-        self._open.clear()
+        _close(self._open)
         if self._files is not None:
             self._files.close()
+
+
+def _close(segments: dict[str, Segment]) -> None:
+    for segment in segments.values():
+        segment.close()
+    segments.clear()
 
 
 __all__ = ["SegmentFolder", "with_segments"]
