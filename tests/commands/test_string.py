@@ -76,6 +76,16 @@ def test_the_length_of_strings_is_limited_for_clients_but_not_for_a_log(bench: B
     assert bench("SETRANGE", "k", 1024 * 1024, "x") == 1024 * 1024 + 1
 
 
+@pytest.mark.parametrize("size", [2**20, 2**60 - 1, 2**60, 2**63 - 1])
+def test_every_offset_below_the_limit_is_valid(bench: Bench, size: int) -> None:
+    """A limit in bits may exceed 64 bits."""
+    bench("CONFIG", "SET", "proto-max-bulk-len", size)
+    assert bench("SETBIT", "k", 7, 1) == 0
+    assert bench("BITFIELD", "k", "GET", "u8", 0) == [1]
+    assert bench("GETBIT", "k", min(8 * size, 2**63) - 1) == 0
+    assert str(bench("GETBIT", "k", min(8 * size, 2**63))).startswith("ERR bit offset")
+
+
 def test_a_replayed_log_accepts_expiries_in_the_past(bench: Bench) -> None:
     bench.engine.loading = bench.session.trusted = True
     bench("SET", "k", "v", "PXAT", 5)

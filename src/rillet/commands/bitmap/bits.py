@@ -37,6 +37,8 @@ from rillet.types.string import RAW, String, new_string
 
 _RAW = cython.declare(cython.int, RAW)
 _TRUSTED = cython.declare(cython.int, TRUSTED)
+_HUGE = cython.declare(cython.Py_ssize_t, 1 << 60)  # from there on, the product exceeds 64 bits
+_MOST = cython.declare(cython.Py_ssize_t, 0x7FFF_FFFF_FFFF_FFFF)
 # `proto-max-bulk-len` has at least 1 MB: a smaller offset is valid under any setting.
 _VALID = cython.declare(cython.Py_ssize_t, 1 << 23)
 _AND = cython.declare(cython.int, AND)
@@ -52,7 +54,7 @@ def largest_offset(session: Session) -> cython.Py_ssize_t:
     if session.state & _TRUSTED:
         return cython.cast(cython.Py_ssize_t, 1) << 62
     size: cython.Py_ssize_t = session.engine.settings.proto_max_bulk_len
-    return 8 * size - 1
+    return 8 * size - 1 if size < _HUGE else _MOST
 
 
 @cython.cfunc
