@@ -28,6 +28,7 @@ from benchmarks import (
     lazyfree,
     memory,
     owner_modes,
+    partitions,
     peers,
     replication,
     scripts,
@@ -41,9 +42,9 @@ from benchmarks.harness import BUILDS, ROOT, Figure, loaded, report
 SPARK = ("spark_read", "spark_follow", "spark_latency", "spark_write", "spark_archive", "spark_tables")
 """Modules with a function `figures(rounds, scale)`; the Spark parts import Spark when they run."""
 PARTS = (
-    "server", "connections", "streams", "groups", "delays", "durability", "embedded", "interfaces", "owner_modes",
-    "memory", "defrag", "hash_tables", "small_keys", "data_commands", "scripts", "situations", "keyspace", "peers",
-    "expiry", "eviction", "lazyfree", "replication", "arrow",
+    "server", "connections", "streams", "groups", "delays", "partitions", "durability", "embedded", "interfaces",
+    "owner_modes", "memory", "defrag", "hash_tables", "small_keys", "data_commands", "scripts", "situations",
+    "keyspace", "peers", "expiry", "eviction", "lazyfree", "replication", "arrow",
     *SPARK,
 )  # fmt: skip
 
@@ -61,6 +62,8 @@ def measure(parts: list[str], rounds: int, scale: float, mode: str, cells: list[
         figures += groups.run(rounds, mode, scale)
     if "delays" in parts and mode == "compiled":
         figures += delays.run(rounds, scale)
+    if "partitions" in parts and mode == "compiled":
+        figures += partitions.run(rounds, scale)
     if "durability" in parts:
         figures += durability.run(rounds, mode, scale)
     if "embedded" in parts:

@@ -5,6 +5,9 @@ POLL seconds, and moves each with ZREM and XADD in a transaction if ZREM removed
 time. It is simpler than the library: it has no retries, trusts the clock of each client, and a killed poller loses what
 it removed, unless the two commands are in a transaction that may then add an entry twice.
 
+RILLET_DELAY_QUEUES may name the Python of an environment with arq, taskiq and taskiq-redis; then their delays are
+measured, too (benchmarks/delay_queues.py).
+
     added          delayed entries that one producer adds per second
     moved          due entries that arrive in a handler and are acknowledged per second
     late           the 99th percentile of the time from the due time to the handler, one entry every 5 ms
@@ -13,7 +16,9 @@ it removed, unless the two commands are in a transaction that may then add an en
 from __future__ import annotations
 
 import json
+import os
 import statistics
+import subprocess
 import threading
 import time
 from typing import Any
@@ -21,7 +26,7 @@ from typing import Any
 import redis
 
 import rillet
-from benchmarks.harness import Figure, alternate, redis_server
+from benchmarks.harness import ROOT, Figure, alternate, redis_server
 from rillet import Store
 
 POLL = 0.05  # seconds between two polls of the recipe
@@ -162,4 +167,28 @@ def run(rounds: int, scale: float) -> list[Figure]:
                     theirs, own = alternate(rounds, peer, ours)
                     figures.append(Figure(f"delayed entries {what}, {where}", name, theirs, own, unit, None,
                                           less_is_better=less))  # fmt: skip
+            python = os.environ.get("RILLET_DELAY_QUEUES")
+            for queue in ("arq", "taskiq") if python and place is not None else ():
+                figures += _beside_queue(str(python), queue, port, rounds, many, few)
     return figures
+
+
+def _beside_queue(python: str, queue: str, port: int, rounds: int, many: int, few: int) -> list[Figure]:
+    """Measure the delays of a queue of tasks and those of the library over the same server, in turns."""
+    theirs: list[dict[str, float]] = []
+    own: list[dict[str, float]] = []
+    command = [python, "-m", "benchmarks.delay_queues", queue, str(port), str(many), str(few)]
+    for _ in range(rounds):
+        done = subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True,
+                              capture_output=True, text=True, timeout=600)  # fmt: skip
+        theirs.append(json.loads(done.stdout.splitlines()[-1]))
+        with rillet.connect(f"redis://127.0.0.1:{port}") as store:
+            store.execute("FLUSHALL")
+            own.append({"added": _ours_added(store, many), "moved": _ours_moved(store, many),
+                        "late": _ours_late(store, few)})  # fmt: skip
+    rows = (("added", "added", "entries/s"), ("moved", "moved to a handler", "entries/s"), ("late", "late, p99", "ms"))
+    return [
+        Figure(f"delayed entries {what}, over the server", queue, statistics.median(one[key] for one in theirs),
+               statistics.median(one[key] for one in own), unit, None, less_is_better=key == "late")
+        for key, what, unit in rows if all(key in one for one in theirs)
+    ]  # fmt: skip
