@@ -77,8 +77,9 @@ class Actor:
             # A batch may be checked by several commands, and a pause between two of them may be longer than the lease.
             began = before if self.options.batch is None else self.since
             if self.options.batch is None or self.model.now() - began < self.lease / 2:
-                for message in self.handler:
-                    self.model.handed_out(message, self, began + self.lease)
+                for message in self.handler:  # a collection may come between two of these commands, too
+                    if self.options.batch is None or self.model.owns(message):
+                        self.model.handed_out(message, self, began + self.lease)
 
     def renew(self) -> None:
         """Do what the thread of a heartbeat does."""
