@@ -282,4 +282,5 @@ def test_a_killed_process_loses_nothing_and_doubles_nothing(rounds: int, tmp_pat
     with rillet.open(tmp_path / "s") as store:
         assert numbers(store) == [n for n in range(first, done) if n not in gone]
         assert memory(store)["stream_segments"] > 0
-        store.transport.engine.check()  # type: ignore[attr-defined]
+        with store.transport.lock:  # type: ignore[attr-defined]
+            store.transport.engine.check()  # type: ignore[attr-defined]
