@@ -94,7 +94,7 @@ def reply(rng: random.Random, pool: int) -> bytes:
     data = rng.choice(_replies(pool))
     if rng.random() < 0.2:
         data += rng.choice(_replies(pool))
-    for _ in range(rng.choice((0, 1, 1, 1, 2, 4))):
+    for _ in range(rng.choice((0, 0, 1, 1, 2, 4))):
         data = mutated_reply(rng, data)
     return data
 
