@@ -46,7 +46,7 @@ def test_a_worker_finishes_its_message_and_ends(tmp_path: Path) -> None:
 
 
 def test_the_program_of_the_workers_page_ends_on_sigterm(tmp_path: Path) -> None:
-    (program,) = (found for found in programs(ROOT / "docs" / "workers.md") if "SIGTERM" in found)
+    (program,) = (found for found in programs(ROOT / "docs" / "workers.md") if "signal.SIGTERM" in found)
     with rillet.open(tmp_path / "events.rillet") as store:
         store.stream("jobs").add({"n": 1}, 1)
     with _start(tmp_path, program) as worker:

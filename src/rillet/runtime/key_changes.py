@@ -25,6 +25,7 @@ from typing import Any
 
 from rillet._cython import cython, public
 from rillet.keyspace.database import Database, KeyObserver
+from rillet.structs.integer_text import decimal
 from rillet.types.stream.stream import Stream
 
 if cython.compiled:
@@ -114,7 +115,7 @@ class KeyChanges(KeyObserver):
 
     def position(self) -> bytes:
         """Return the position after the last change."""
-        return b"%b-%d" % (self.run, self.now)
+        return self.run + b"-" + decimal(self.now)
 
     def since(self, position: bytes) -> list[bytes] | None:
         """Return the streams that changed after a position, the last one first; None if all may have. O(changes)"""
