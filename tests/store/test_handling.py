@@ -234,9 +234,9 @@ import sys, time, rillet
 async def handle_async(message):
     handle(message)
 def handle(message):
-    print("begin", message["n"], flush=True)
+    print(f"begin {message['n']}\\n", end="", flush=True)  # in one piece: other threads write, too
     sys.stdin.readline()
-    print("end", message["n"], flush=True)
+    print(f"end {message['n']}\\n", end="", flush=True)
 def synchronous(store):
     print(store.stream("jobs").group("workers").consumer("one").run(handle, concurrency=CONCURRENCY), flush=True)
 async def main(store):
