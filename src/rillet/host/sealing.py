@@ -104,7 +104,6 @@ class Sealing:
     def __init__(self, engine: Engine, folder: SegmentFolder, limit: int, aof: LogAndRewriting) -> None:
         """limit: bytes of the nodes of all streams in memory."""
         self.limit = limit
-        self.sealed_nodes = self.sealed_segments = self.removed_segments = 0
         self._engine = engine
         self._folder = folder
         self._aof = aof
@@ -147,21 +146,23 @@ class Sealing:
             return
         if self._aof.log.state != ON or self._aof.log.failure is not None:
             return  # what cannot be logged must not leave memory
+        streams = self.streams()
+        used = sum(stream.node_bytes for stream in streams)
+        step = min(max(used - self.limit, _STEP), _LONGEST_STEP)
         try:
             if self._phase == WATCHING:
-                self._watch()
+                self._watch(streams, used)
             if self._phase == WRITING:
-                self._write()
+                self._write(step)
             elif self._phase == SYNCING:
                 self._synced()
             if self._phase == REPLACING:
-                self._replace()
+                self._replace(step)
         except (OSError, SegmentUnreadable) as error:
             self._failed(error)
 
-    def _watch(self) -> None:
-        streams = self.streams()
-        used = sum(stream.node_bytes for stream in streams)
+    def _watch(self, streams: list[Stream], used: int) -> None:
+        """Begin a segment of the largest stream if `used`, the bytes of all streams, exceed the limit."""
         if used <= self.limit:
             self._remove_unused(streams)
             return
@@ -176,18 +177,13 @@ class Sealing:
                     self._phase = WRITING
                     return
 
-    def _step(self) -> int:
-        """Return how many bytes a step may handle: more if much memory is used."""
-        used = sum(stream.node_bytes for stream in self.streams())
-        return min(max(used - self.limit, _STEP), _LONGEST_STEP)
-
-    def _write(self) -> None:
+    def _write(self, left: int) -> None:
+        """Copy the next nodes into the segment, about `left` bytes of them."""
         work = self._of_phase()
         if not work.is_alive():
             self._abandon()
             return
         nodes = NodeIterator(work.stream)
-        left = self._step()
         if nodes.seek(">", work.position) and nodes.next():
             more = True
             follows = bool(work.nodes) and work.nodes[-1].key == work.position
@@ -230,15 +226,13 @@ class Sealing:
             raise work.error
         assert work.sealed is not None
         work.segment = self._folder.add(work.writer, work.sealed)
-        self.sealed_segments += 1
         self._phase = REPLACING
 
-    def _replace(self) -> None:
-        """Replace the next nodes that are still the same by ranges of the segment, and log it."""
+    def _replace(self, left: int) -> None:
+        """Replace the next nodes, about `left` bytes, that are still the same by ranges of the segment, and log it."""
         work = self._of_phase()
         segment = work.segment
         assert segment is not None
-        left = self._step()
         run: list[_Node] = []
         while work.replaced < len(work.nodes) and left > 0 and work.is_alive():
             one = work.nodes[work.replaced]
@@ -264,7 +258,6 @@ class Sealing:
         work.database.ledger.note(work.stream)
         self._aof.log.append(work.database.index,
                              [b"RILLET.SEAL", work.key, segment.reference(), b"%d" % first, b"%d" % count])  # fmt: skip
-        self.sealed_nodes += count
         self._sealed_since_rewrite += sum(one.node.used for one in run)
 
     def _over(self) -> None:
@@ -303,7 +296,6 @@ class Sealing:
         if self._unused:
             if rewriting.rewrites > self._unused_since and not rewriting.in_progress and rewriting.succeeded:
                 self._folder.remove(self._unused)
-                self.removed_segments += len(self._unused)
                 self._unused = set()
             return
         if rewriting.in_progress:

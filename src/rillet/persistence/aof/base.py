@@ -29,6 +29,7 @@ from rillet.runtime.engine import Engine
 from rillet.scripting.functions import library_codes
 from rillet.types.module import KeyPlace, ModuleValue
 from rillet.types.rdb import value as rdb
+from rillet.types.stream.stream import Stream
 
 _PIECE = 1 << 20
 _PROGRESS_MASK = 1023
@@ -97,8 +98,9 @@ def write_base(path: Path, engine: Engine, disk: Disk = REAL, progress: Progress
 def _seals(engine: Engine) -> bool:
     """Return whether nodes of streams lie in segments, to which only an RDB file can refer."""
     return engine.segments is not None and any(
-        getattr(value, "sealed", 0) for database in engine.databases for value in versioned_values(database.keys)
-    )
+        isinstance(value, Stream) and value.sealed
+        for database in engine.databases for value in versioned_values(database.keys)
+    )  # fmt: skip
 
 
 def part_of(path: Path) -> Path:

@@ -40,8 +40,7 @@ class Closing(Protocol):
 
 def with_segments(paths: list[Path]) -> list[Path]:
     """Return the files of a log, and the segments beside them."""
-    folder = paths[0].parent / SEGMENTS if paths else Path()
-    return [*paths, *sorted(folder.glob(f"*{SUFFIX}"))] if paths else paths
+    return [*paths, *sorted((paths[0].parent / SEGMENTS).glob(f"*{SUFFIX}"))] if paths else paths
 
 
 class SegmentFolder:

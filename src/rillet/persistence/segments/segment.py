@@ -219,27 +219,22 @@ class Segment:
 
     # -- the file --------------------------------------------------------------------------------------
 
-    def open(self) -> None:
-        """Check the size and the footer. Raise SegmentUnreadable if this is not the segment that was sealed."""
-        self._checked_footer()
-
     def _checked_footer(self) -> int:
-        """Return the checksum of the index, from the footer."""
-        sealed, at = self.sealed, self.sealed.size - FOOTER.size
+        """Return the checksum of the index. Raise SegmentUnreadable if this is not the segment that was sealed."""
+        sealed = self.sealed
         try:
             if self._disk.size(self.path) != sealed.size:
                 raise SegmentUnreadable(f"{self.path}: a segment of {sealed.size} bytes is expected")
+            found, checksum = _footer_of(self._disk, self._opened(), self.path, sealed.size)
         except FileNotFoundError:
             raise SegmentUnreadable(f"{self.path}: this segment of a stream is missing") from None
         except OSError as error:
             raise SegmentUnreadable(f"{self.path}: this segment cannot be read: {error.strerror}") from error
-        footer = self._read(at, FOOTER.size, "the footer")
-        nodes, entries, _, index_at, _, checksum, _, own = FOOTER.unpack(footer)
-        if crc32(footer[:-4]) != own or own != sealed.checksum:
-            raise SegmentUnreadable(f"{self.path}: offset {at}: the footer of the segment is damaged")
-        if (nodes, entries, index_at + nodes * ROW.size) != (sealed.nodes, sealed.entries, at):
-            raise SegmentUnreadable(f"{self.path}: offset {at}: the footer contradicts what was sealed")
-        return int(checksum)
+        except Corrupt as error:
+            raise SegmentUnreadable(str(error)) from error
+        if found != sealed:
+            raise SegmentUnreadable(f"{self.path}: the footer contradicts what was sealed")
+        return checksum
 
     def _used(self) -> bytes:
         """Return the index, from memory or from the file."""
@@ -262,6 +257,11 @@ class Segment:
             raise IndexError("the segment has no node of this number")
         return self._row(index, ROW.size * number)
 
+    def _opened(self) -> BinaryIO:
+        if self._file is None:
+            self._file = self._disk.read_from(self.path)
+        return self._file
+
     def _named(self, part: str | int) -> str:
         """Name a part of the file; a node by its entries."""
         if isinstance(part, str):
@@ -272,9 +272,7 @@ class Segment:
 
     def _read(self, offset: int, size: int, part: str | int) -> bytes:
         try:
-            if self._file is None:
-                self._file = self._disk.read_from(self.path)
-            data = self._disk.read_at(self._file, offset, size)
+            data = self._disk.read_at(self._opened(), offset, size)
         except OSError as error:
             reason = f"{self._named(part)} cannot be read: {error.strerror}"
             raise SegmentUnreadable(f"{self.path}: offset {offset}: {reason}") from error
@@ -297,21 +295,27 @@ class Segment:
 
 def read_segment(disk: Disk, path: Path) -> Sealed:
     """Return what a file says about itself, for tools that have no reference to it. Raise Corrupt, OSError."""
-    size = disk.size(path)
+    with disk.read_from(path) as file:
+        return _footer_of(disk, file, path, disk.size(path))[0]
+
+
+def _footer_of(disk: Disk, file: BinaryIO, path: Path, size: int) -> tuple[Sealed, int]:
+    """Check the header and the footer; return what the footer says, and the checksum of the index."""
     if size < HEADER.size + FOOTER.size:
         raise Corrupt(f"{path}: the file is too short for a segment")
-    with disk.read_from(path) as file:
-        magic, version, _ = HEADER.unpack(disk.read_at(file, 0, HEADER.size))
-        footer = disk.read_at(file, size - FOOTER.size, FOOTER.size)
+    header, at = disk.read_at(file, 0, HEADER.size), size - FOOTER.size
+    footer = disk.read_at(file, at, FOOTER.size)
+    if len(header) != HEADER.size or len(footer) != FOOTER.size:
+        raise Corrupt(f"{path}: the file became shorter")
+    magic, version, _ = HEADER.unpack(header)
     if magic != MAGIC:
         raise Corrupt(f"{path}: offset 0: this is not a segment")
     if version != VERSION:
         raise Corrupt(f"{path}: offset 8: a segment of version {version}; this rillet reads version {VERSION}")
-    nodes, entries, _, _, _, _, _, checksum = FOOTER.unpack(footer)
-    sealed = Sealed(nodes, entries, size, checksum)
-    if nodes > size // ROW.size:
-        raise Corrupt(f"{path}: offset {size - FOOTER.size}: the footer of the segment is damaged")
-    return sealed
+    nodes, entries, _, index_at, _, of_index, _, own = FOOTER.unpack(footer)
+    if crc32(footer[:-4]) != own or index_at + nodes * ROW.size != at:
+        raise Corrupt(f"{path}: offset {at}: the footer of the segment is damaged")
+    return Sealed(nodes, entries, size, own), of_index
 
 
 __all__ = ["IndexCache", "Sealed", "Segment", "SegmentWriter", "read_segment"]

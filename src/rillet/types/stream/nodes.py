@@ -315,11 +315,11 @@ class StreamNodes(SizedValue):
         The caller guarantees that each node is in memory with the same bytes, and that none is the last node.
         """
         tree: RaxIterator = RaxIterator(self.rax)
-        first: bytes = nodes.key_at(0)
-        at: cython.Py_ssize_t
+        keys: list[bytes] = [nodes.key_at(at) for at in range(nodes.count)]  # before a change: the source may fail
+        first: bytes = keys[0]
         lp: Listpack
-        for at in range(nodes.count):
-            key: bytes = nodes.key_at(at)
+        key: bytes
+        for key in keys:
             lp = self.rax.find(key)
             self.node_bytes -= len(lp.buf)
             self.rax.remove(key)
