@@ -21,7 +21,7 @@ import pytest
 import rillet
 from rillet.cli import main
 from rillet.cli.dead_letters import letter_of
-from rillet.cli.replies import Reply, as_json, on_terminal, parse, quoted, raw
+from rillet.cli.replies import IncomingReplies, Reply, as_json, on_terminal, quoted, raw
 from rillet.errors import ProtocolError
 from rillet.inspector.console import join_words
 from rillet.store.entry import Entry
@@ -72,6 +72,28 @@ def test_replies_are_printed_as_redis_cli_prints_them(judge: Judge, form: str, t
 
 def _raw(word: str | bytes) -> bytes:
     return word if isinstance(word, bytes) else word.encode()
+
+
+def parse(data: bytes) -> tuple[Reply, int] | None:
+    """Return the first reply and the position after it; None if it is incomplete."""
+    replies = IncomingReplies()
+    replies.feed(data)
+    reply = replies.next()
+    return None if reply is None else (reply, len(data) - replies.left)
+
+
+def test_a_reply_that_arrives_byte_by_byte_is_the_same() -> None:
+    data = b"*3\r\n|1\r\n+k\r\n+v\r\n$3\r\na\r\n\r\n%1\r\n+x\r\n*0\r\n:5\r\n" + b"*1\r\n" * 2000 + b"$1\r\na\r\n"
+    replies, found = IncomingReplies(), []
+    for at in range(len(data)):
+        replies.feed(data[at : at + 1])
+        while (reply := replies.next()) is not None:
+            found.append(reply)
+    pairs = Reply("%", [Reply("+", b"x"), Reply("*", [])])
+    assert found[0] == Reply("*", [Reply("$", b"a\r\n"), pairs, Reply(":", b"5")])
+    assert len(found) == 2
+    assert replies.left == 0
+
 
 
 def test_forms_of_replies_that_only_resp3_has() -> None:

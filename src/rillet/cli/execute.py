@@ -25,7 +25,7 @@ from typing import Any
 
 from rillet.cli.output import FAILED, coloured, guarded
 from rillet.cli.places import db_argument, place_arguments, talking
-from rillet.cli.replies import Reply, as_json, as_lines, is_text, on_terminal, parse, raw
+from rillet.cli.replies import IncomingReplies, Reply, as_json, as_lines, is_text, on_terminal, raw
 from rillet.client.address import Address, NodeAddress
 from rillet.client.connection import Connection
 from rillet.client.protocol import pack
@@ -111,7 +111,7 @@ class Talk:
         self._json = bool(options.json)
         self._raw = not sys.stdout.isatty() if options.raw is None else bool(options.raw)
         self._nodes: dict[NodeAddress, Connection] = {}
-        self._received = bytearray()
+        self._replies = IncomingReplies()
         connection.until = math.inf  # a command may wait
         if self._json:
             self._ask(connection, [b"HELLO", b"3"])  # maps; a server before 6.0 refuses, and replies with lists
@@ -128,7 +128,7 @@ class Talk:
 
     def reconnect(self) -> None:
         """Replace a connection that was lost, or whose reply was interrupted."""
-        self._received.clear()
+        self._replies = IncomingReplies()
         self._nodes.clear()
         self.connection.close()
         self.connection = Connection(self._address, None)
@@ -169,13 +169,9 @@ class Talk:
         return self._next(connection)
 
     def _next(self, connection: Connection) -> Reply:
-        while True:
-            found = parse(self._received) if self._received else None
-            if found is not None:
-                reply, end = found
-                del self._received[:end]
-                return reply
-            self._received += connection.receive_bytes()
+        while (reply := self._replies.next()) is None:
+            self._replies.feed(connection.receive_bytes())
+        return reply
 
     def _print(self, argv: list[bytes], reply: Reply) -> None:
         if self._json:

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 from rillet.cli.output import safe
 from rillet.errors import ProtocolError
 from rillet.protocol.reply_parser import ReplyError
+from rillet.runtime.settings.setting_types import quoted as quoted_text
 
-_ESCAPES = {0x5C: b"\\\\", 0x22: b'\\"', 0x0A: b"\\n", 0x0D: b"\\r", 0x09: b"\\t", 0x07: b"\\a", 0x08: b"\\b"}
 _EMPTY = {"*": "(empty array)", "%": "(empty hash)", "~": "(empty set)", ">": "(empty push)"}
 _SEPARATORS = {"%": "#", "~": "~"}
 # Commands whose reply is a text of several lines for people.
@@ -42,37 +42,72 @@ class Reply(NamedTuple):
         return self.kind in "-!"
 
 
-def parse(data: bytes | bytearray, at: int = 0) -> tuple[Reply, int] | None:
-    """Return the reply at a position and the position after it; None if it is incomplete; ProtocolError."""
-    end = data.find(b"\r\n", at)
-    if end < 0:
+class IncomingReplies:
+    """The replies in bytes that arrive in pieces. A piece is read once: `next` continues where it stopped."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+        self._at = 0
+        self._open: list[tuple[str, int, list[Reply]]] = []  # the collections that are incomplete, the outer one first
+
+    def feed(self, data: bytes) -> None:
+        """Add received bytes."""
+        self._data += data
+
+    @property
+    def left(self) -> int:
+        """The number of bytes behind the last complete reply."""
+        return len(self._data)
+
+    def next(self) -> Reply | None:
+        """Return the next reply; None if it is incomplete. Raise ProtocolError."""
+        data = self._data
+        while (end := data.find(b"\r\n", self._at)) >= 0:
+            kind, head, at = chr(data[self._at]), bytes(data[self._at + 1 : end]), end + 2
+            if kind in "+-:,#_(":
+                reply = Reply(kind, None if kind == "_" else head)
+            elif kind not in "$=!*%~>|" or not head.lstrip(b"-").isdigit():
+                raise ProtocolError(f"the server sent {kind + safe(head.decode('latin-1'))!r}, which is not RESP")
+            elif (size := int(head)) < 0:
+                reply = Reply("_", None)
+            elif kind in "$=!":
+                if len(data) < at + size + 2:
+                    return None
+                reply = Reply(kind, bytes(data[at : at + size])[4 if kind == "=" else 0 :])
+                at += size + 2
+            else:
+                self._at = at
+                if size > 0:
+                    self._open.append((kind, 2 * size if kind in "%|" else size, []))
+                    continue
+                if kind == "|":
+                    continue
+                reply = Reply(kind, [])
+            self._at = at
+            whole = self._put(reply)
+            if whole is not None:
+                del data[: self._at]
+                self._at = 0
+                return whole
         return None
-    kind, head, at = chr(data[at]), bytes(data[at + 1 : end]), end + 2
-    if kind in "+-:,#_(":
-        return Reply(kind, None if kind == "_" else head), at
-    if kind not in "$=!*%~>|" or not head.lstrip(b"-").isdigit():
-        raise ProtocolError(f"the server sent {kind + safe(head.decode('latin-1'))!r}, which is not RESP")
-    size = int(head)
-    if size < 0:
-        return Reply("_", None), at
-    if kind in "$=!":
-        if len(data) < at + size + 2:
-            return None
-        return Reply(kind, bytes(data[at : at + size])[4 if kind == "=" else 0 :]), at + size + 2
-    values: list[Reply] = []
-    for _ in range(size * 2 if kind in "%|" else size):
-        found = parse(data, at)
-        if found is None:
-            return None
-        one, at = found
-        values.append(one)
-    return parse(data, at) if kind == "|" else (Reply(kind, values), at)
+
+    def _put(self, reply: Reply) -> Reply | None:
+        """Put a reply into the innermost collection; return the outermost one if it is complete now."""
+        while self._open:
+            kind, count, values = self._open[-1]
+            values.append(reply)
+            if len(values) < count:
+                return None
+            self._open.pop()
+            if kind == "|":  # attributes: the reply follows
+                return None
+            reply = Reply(kind, values)
+        return reply
 
 
 def quoted(raw: bytes) -> str:
     """Return bytes in quotes, with escapes for what is not printable ASCII. Redis: sds.c, sdscatrepr."""
-    out = [_ESCAPES.get(byte) or (bytes((byte,)) if 0x20 <= byte < 0x7F else b"\\x%02x" % byte) for byte in raw]
-    return '"' + b"".join(out).decode("ascii") + '"'
+    return quoted_text(raw.decode("utf-8", "surrogateescape"))
 
 
 def is_text(argv: list[bytes]) -> bool:
@@ -182,4 +217,4 @@ def _name(reply: Reply) -> str:
     return found if isinstance(found, str) else json.dumps(found)
 
 
-__all__ = ["Reply", "as_json", "as_lines", "is_text", "on_terminal", "parse", "plain", "quoted", "raw"]
+__all__ = ["IncomingReplies", "Reply", "as_json", "as_lines", "is_text", "on_terminal", "plain", "quoted", "raw"]
