@@ -107,7 +107,16 @@ if TYPE_CHECKING:
     from rillet.store.follow import AsyncReplica, Replica, follow
     from rillet.store.group import Consumer, Group, MultiConsumer
     from rillet.store.handling import Handled
-    from rillet.store.info_records import ConsumerInfo, GroupInfo, OrderedKey, PendingEntry, PendingSummary
+    from rillet.store.info_records import (
+        ConsumerInfo,
+        GroupInfo,
+        HeldBack,
+        OrderedKey,
+        PendingEntry,
+        PendingSummary,
+        Retention,
+        StreamPlaces,
+    )
     from rillet.store.message import Message
     from rillet.store.opening import connect, open
     from rillet.store.partitions.group import PartitionedConsumer, PartitionedGroup, PartitionedGroupInfo
@@ -171,9 +180,12 @@ _HOMES = {
     "Position": "rillet.store.arguments.positions",
     "ConsumerInfo": "rillet.store.info_records",
     "GroupInfo": "rillet.store.info_records",
+    "HeldBack": "rillet.store.info_records",
     "OrderedKey": "rillet.store.info_records",
     "PendingEntry": "rillet.store.info_records",
     "PendingSummary": "rillet.store.info_records",
+    "Retention": "rillet.store.info_records",
+    "StreamPlaces": "rillet.store.info_records",
     "AsyncPartitionedConsumer": "rillet.store.aio.partitions.group",
     "AsyncPartitionedGroup": "rillet.store.aio.partitions.group",
     "AsyncPartitionedStream": "rillet.store.aio.partitions.stream",
@@ -254,6 +266,7 @@ __all__ = [
     "GroupStats",
     "Handled",
     "Hash",
+    "HeldBack",
     "HyperLogLog",
     "IDLike",
     "IncompatibleOwner",
@@ -301,6 +314,7 @@ __all__ = [
     "Recovery",
     "Redirect",
     "Replica",
+    "Retention",
     "Retry",
     "RilletError",
     "SegmentUnreadable",
@@ -317,6 +331,7 @@ __all__ = [
     "Stream",
     "StreamID",
     "StreamMemory",
+    "StreamPlaces",
     "StreamStats",
     "String",
     "Subscription",

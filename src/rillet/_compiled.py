@@ -64,6 +64,7 @@ TYPED = (
     "types/stream/group",
     "types/stream/counts",
     "types/stream/stream",
+    "types/stream/retention",
     "types/stream/compaction",
     "types/stream/validation",
     "types/rdb/primitives",

@@ -1,6 +1,7 @@
 """The loggers of the package: `rillet.<name>` of the standard module `logging`.
 
-    rillet.store     recovery of a directory, entries that are not of a typed stream's type, expiry
+    rillet.store     recovery of a directory, entries that are not of a typed stream's type, expiry,
+                     retention
     rillet.owner     this process owns a directory, or no longer
     rillet.attach    this process is attached to the owner or to a server, or lost it; started an owner process
     rillet.log       the append-only log of a store: rewrites, failed writes, recovery from them

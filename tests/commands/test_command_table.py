@@ -31,7 +31,10 @@ LEFT_OUT = {
     for compat in PEERS
 }
 # rillet's own commands, and those that the tested state of the newest server lacks.
-OURS = {"rillet.shape", "rillet.xafter", "rillet.xcount", "rillet.xmemory", "rillet.xnodes", "rillet.xrank"}
+OURS = {
+    "rillet.shape", "rillet.xafter", "rillet.xcount", "rillet.xinfo", "rillet.xmemory", "rillet.xnodes",
+    "rillet.xrank", "rillet.xretain",
+}  # fmt: skip
 NEWER = {"lmovem"}
 
 COMMAND_LINES = [

@@ -20,6 +20,7 @@ from rillet.transfer.backup import back_up
 from tests.judge import free_port, redis_binary
 from tests.store.process import Other
 from tests.variants import long
+from tests.waiting import until
 
 LIMIT = 64 * 1024
 
@@ -205,6 +206,29 @@ def test_a_damaged_segment_hides_only_its_entries(damage: str, tmp_path: Path) -
         assert [int(entry["n"]) for entry in store.stream("s").range("4990")] == list(range(4990, 5001))
         fill(store, 10, 5001)
         assert len(store.stream("s")) == 5010
+
+
+def test_retention_removes_damaged_segments_too(tmp_path: Path) -> None:
+    """Whole ranges go without a read, also those of a file that is missing."""
+    with rillet.open(tmp_path / "s", stream_memory="64kb", appendfsync="no") as store:
+        fill(store, 5000)
+        settled(store)
+        rewritten(store)
+    damaged = files(tmp_path / "s")[:2]
+    for name in damaged:
+        (tmp_path / "s" / "appendonlydir" / "segments" / name).unlink()
+    with rillet.open(tmp_path / "s") as store:
+        stream = store.stream("s")
+        stream.retain(entries=500, groups="ignore")
+        until(lambda: len(stream) < 600)
+        assert int(next(iter(stream))["n"]) == 5001 - len(stream)
+        stream.retain()
+        fill(store, 5000, 5001)
+        settled(store)
+        for name in files(tmp_path / "s"):
+            (tmp_path / "s" / "appendonlydir" / "segments" / name).unlink()
+        stream.retain(age=1, groups="ignore")
+        until(lambda: len(stream) == 0)
 
 
 def test_limits_that_cannot_be_are_refused(tmp_path: Path) -> None:

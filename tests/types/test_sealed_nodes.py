@@ -49,6 +49,10 @@ class Kept:
     def living_of(self, first: int, count: int) -> int:
         return sum(self.living(number) for number in range(first, first + count))
 
+    def bytes_of(self, first: int, count: int) -> int:
+        total = sum(map(len, self.nodes))
+        return total * (first + count) // len(self.nodes) - total * first // len(self.nodes)
+
 
 def in_memory(stream: Stream) -> list[tuple[bytes, bytes]]:
     """Return the nodes that may be sealed: those in memory, without the last one."""

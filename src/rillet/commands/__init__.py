@@ -78,6 +78,7 @@ MODULES = {
     "stream.bulk_read": "rillet.xnodes rillet.xcount rillet.xrank rillet.xafter",
     "stream.seal": "rillet.seal",
     "stream.memory": "rillet.xmemory",
+    "stream.retention": "rillet.xretain rillet.xinfo",
     "pubsub.pubsub": "subscribe unsubscribe psubscribe punsubscribe ssubscribe sunsubscribe publish spublish pubsub",
     "scripting.eval": "eval evalsha eval_ro evalsha_ro",
     "scripting.script": "script",

@@ -9,6 +9,7 @@ until the engine has work: it calls a function that starts the thread.
     the data exceeds           a step of the eviction every millisecond, until it fits
     `maxmemory`
     `activedefrag` is yes      steps of the defragmentation, with its own pauses
+    a stream has a retention   a step every 1/hz second, until no stream has one
     a module posts a call      the call (rillet.host.memory_services)
 
 The engine calls in the middle of a command, during which no signal handler may run, so the function must not be Python
@@ -51,15 +52,19 @@ class IdleTimers(EngineTimers):
         lazyfree, eviction = engine.lazyfree, engine.eviction
         # True only in a forked child, which has no thread yet.
         frees, evicts, due = lazyfree.pending > 0, eviction.running, expires and bool(self._expiring())
+        retains = expires and self._retains
         self._failed()
         lazyfree.on_pending = self.thread.starter(self._free)
         eviction.on_unfinished = self.thread.starter(self._evict)
         engine.defrag.on_enabled = self._defragment_soon
         if expires:
             self._notify(_ALWAYS)
+            engine.on_retain = self.thread.starter(self._retain)
         with contextlib.suppress(RuntimeError):  # no thread can be started
             if due:
                 self._after(0, self._round)
+            if retains:
+                self._after(0, self._retain)
             if frees:
                 self.free_soon()
                 lazyfree.running = True
@@ -123,6 +128,22 @@ class IdleTimers(EngineTimers):
 
     # -- the other work ------------------------------------------------------------------------------
 
+    def _retain(self) -> None:
+        """Do one step of the retention; the next one follows as long as a stream has a policy."""
+        scheduled = self._timers.pop(self._retain, None)
+        if scheduled is not None:
+            scheduled.cancel()
+        pause: float | None = 1 / self._hz()
+        try:
+            with self._guard:
+                if not self._retains:
+                    pause = None
+                elif self._retain_step():
+                    pause = PAUSE
+        finally:
+            if pause is not None:
+                self._after(pause, self._retain)
+
     def evict_soon(self) -> None:
         """Continue the eviction after a pause, in which other threads get the lock."""
         if self._evict not in self._timers:
@@ -141,6 +162,7 @@ class IdleTimers(EngineTimers):
     def close(self) -> None:
         """End the thread. The caller holds the lock."""
         self._engine.lazyfree.on_pending = self._engine.eviction.on_unfinished = self._engine.defrag.on_enabled = None
+        self._engine.on_retain = None
         self._notify(NEVER_DUE)
         self.stop()
         self.thread.end()

@@ -1,7 +1,9 @@
 """EngineTimers: the work of an engine that no command asks for, on the timers of any loop (server.c: serverCron).
 
-    hz times a second    rehash, expire, evict, free, write the log; then the jobs of files and of sockets
-    between two runs     the rest of an expiry cycle, an eviction or a freeing, each after a pause in which commands run
+    hz times a second    rehash, expire, evict, free, apply the retention of streams, write the log; then the jobs of
+                         files and of sockets
+    between two runs     the rest of an expiry cycle, an eviction, a freeing or a retention, each after a pause in which
+                         commands run
     with its own pauses  the defragmentation
 
 A server gives the timers of its event loop (rillet.server.server), the owner of a directory those of its thread, as
@@ -13,11 +15,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rillet.keyspace.defrag import IDLE
+from rillet.keyspace.helper_keys import RETENTION
 from rillet.keyspace.lazyfree import PAUSE
 from rillet.runtime.engine import Engine
+
+if TYPE_CHECKING:
+    from rillet.host.retention import Retention
 
 _REHASH_US = 1000  # microseconds of rehashing per run of the periodic jobs
 Job = Callable[[], object]
@@ -45,6 +51,7 @@ class EngineTimers:
         self._hz = hz
         self._later: Callable[[float, Job], Cancellable]
         self._timers: dict[Job, Cancellable] = {}
+        self._retention: Retention | None = None
         self._expiry_due = False  # the next cycle is due, and the last one is unfinished
         self.early: list[Job] = []
         self.jobs: list[Job] = []
@@ -83,6 +90,7 @@ class EngineTimers:
                 self.evict_soon()
             self._expire_cycle()
             self.free_soon()
+            self._retain_once()
             if engine.log is not None:
                 self._flush()
             for job in self.jobs:
@@ -110,6 +118,33 @@ class EngineTimers:
         with self._guard:
             if self._engine.lazyfree.step():
                 self._after(PAUSE, self._free)
+
+    def _retain_once(self) -> None:
+        """Do one step of the retention; the rest of it follows after a pause. The caller holds the guard."""
+        if self._retain not in self._timers and self._retains and self._retain_step():
+            self._after(PAUSE, self._retain)
+
+    @property
+    def _retains(self) -> bool:
+        """Whether a stream has a policy. O(databases)"""
+        return any(database.keys.find(RETENTION) >= 0 for database in self._engine.databases)
+
+    def _retain_step(self) -> bool:
+        """Do one step of the retention; return whether there is more to do."""
+        if self._retention is None:
+            from rillet.host.retention import Retention  # most stores do not need it
+
+            self._retention = Retention(self._engine)
+        return self._retention.step()
+
+    def _retain(self) -> None:
+        self._timers.pop(self._retain, None)
+        if self.paused:
+            return
+        with self._guard:
+            self._retain_once()
+            if self._engine.log is not None:
+                self._flush()
 
     def evict_soon(self) -> None:
         """Continue the eviction in the next iteration of the loop (evict.c: startEvictionTimeProc)."""

@@ -9,6 +9,9 @@
     rillet:consumers:{TAG}NAME:GROUP     a hash: the consumers of its group, and their partitions
     rillet:owner:{TAG}STREAM:GROUP       a string: the token of the consumer that reads this partition
     rillet:moved:{TAG}STREAM             a hash: how far the delayed entries of earlier partitions were moved here
+    rillet:retention                     a hash: the policy of each stream (types/stream/retention.py). One key for all,
+                                         because the engine looks for policies; a cluster, which has no policies, would
+                                         need one for each slot
 
 **Slots.** A script moves entries between a helper key and its stream, so both must be in the same slot of a cluster,
 for any name. TAG is the stream's hash tag. A name without a hash tag is its own TAG, unless it is empty or contains
@@ -33,6 +36,7 @@ DELAYED, RETRIES = b"rillet:delayed:{", b"rillet:retries:{"
 ORDERED, LANES, TURNS = b"rillet:ordered:{", b"rillet:lanes:{", b"rillet:turns:{"
 PARTITIONS, CONSUMERS, OWNER = b"rillet:partitions:{", b"rillet:consumers:{", b"rillet:owner:{"
 MOVED = b"rillet:moved:{"
+RETENTION = b"rillet:retention"
 _SLOTS = 16384
 _PARTITION = re.compile(rb"([^{]*):(\d+):(\d+):\{\d+\}", re.DOTALL)
 
@@ -108,6 +112,7 @@ def _tag(stream: bytes) -> bytes:
 
 
 __all__ = [
-    "CONSUMERS", "DELAYED", "LANES", "MOVED", "ORDERED", "OWNER", "PARTITIONS", "RETRIES", "TURNS", "consumers_key",
-    "delayed_key", "moved_key", "order_keys", "owner_key", "partition_of_key", "partitions_key", "retries_key",
+    "CONSUMERS", "DELAYED", "LANES", "MOVED", "ORDERED", "OWNER", "PARTITIONS", "RETENTION", "RETRIES", "TURNS",
+    "consumers_key", "delayed_key", "moved_key", "order_keys", "owner_key", "partition_of_key", "partitions_key",
+    "retries_key",
 ]  # fmt: skip

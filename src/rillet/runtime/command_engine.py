@@ -70,6 +70,7 @@ class CommandEngine(Protocol):
     preserved: Any
     segments: Any
     """rillet.persistence.segments.folder.SegmentFolder, or None."""
+    on_retain: Callable[[], object] | None
     log: Any
 
     # -- conditions ----------------------------------------------------------------------------------

@@ -47,13 +47,14 @@ class Engine(Dispatch):
 
     __slots__ = (
         "sessions", "preserved", "started_ms", "next_session_id", "services", "run_id", "mstime", "memory", "changes",
-        "peak_reset_ms", "shrinks_buffers", "segments",
+        "on_retain", "peak_reset_ms", "shrinks_buffers", "segments",
     )  # fmt: skip
     sessions: public[dict[int, Session]]
     services: public[EngineServices]
     preserved: public[Any]
     changes: public[dict[int, Any]]
     segments: public[Any]
+    on_retain: public[Any]
     peak_reset_ms: public[cython.longlong]
     shrinks_buffers: public[cython.bint]
     run_id: public[str]
@@ -77,6 +78,8 @@ class Engine(Dispatch):
         self.preserved = None
         # The folder of the nodes of streams that are kept on disk (persistence.segments), None without one.
         self.segments = None
+        # Called after a stream was given a retention policy, if timers wait for that (host.idle_timers).
+        self.on_retain = None
         # Cached time in milliseconds; may lag by one interval of the server's timer.
         self.mstime = 0
         self.run_id = urandom(20).hex()

@@ -1,6 +1,6 @@
 """Upkeep: what an engine does between commands, and the effects of evictions. Expiry is in runtime/expiry.py.
 
-    timers, commands -> make_room, rehash, defrag_step -> databases -> _evicted, _trimmed ... -> the log
+    timers, commands -> make_room, rehash, defrag_step -> databases -> _evicted, trimmed ... -> the log
 
 The base of the engine (runtime/engine.py), which creates the attributes. It has the engine's conditions, too: they
 change what may be deleted, and which commands are admitted (runtime/admission.py).
@@ -115,7 +115,7 @@ class Upkeep:
             database.on_ready = self.blocking.database_ready
         # The number of commands that had run when the data was found to fit into `maxmemory`; -1: it did not.
         self._fitted = -1
-        self.eviction = Eviction(self.databases, self.clock, self.access, self._evicted, self._trimmed)
+        self.eviction = Eviction(self.databases, self.clock, self.access, self._evicted, self.trimmed)
         for database in self.databases:
             database.limit_growth(self.eviction)
         self.defrag = ActiveDefrag(self.databases, self.settings, self.clock, self._changes)
@@ -238,8 +238,8 @@ class Upkeep:
         if self.propagation.log is not None:
             self.propagation.add(database.index, [b"UNLINK" if self.eviction.lazy else b"DEL", key])
 
-    def _trimmed(self, database: Database, key: bytes, stream: Stream) -> None:
-        """Publish and log that eviction has trimmed a stream, as the exact XTRIM with the same result."""
+    def trimmed(self, database: Database, key: bytes, stream: Stream) -> None:
+        """Publish and log that eviction or retention has trimmed a stream, as the exact XTRIM with the same result."""
         database.touch(key, True)
         self.propagation.dirty += 1
         if self.notify_events:

@@ -157,7 +157,7 @@ def texts(reply: Any) -> Any:
 def _plain(field: str, value: Any) -> Any:
     if field in ("first-entry", "last-entry"):
         return None if value is None else Entry(value[0], value[1])
-    if field == "entries":
+    if field == "entries" and isinstance(value, list):
         return entries_of(value)
     if field in ("groups", "consumers") and isinstance(value, list):
         return [named(one) for one in value]

@@ -1,7 +1,9 @@
-"""Records of XINFO and XPENDING: the state of groups, consumers and pending entries, with types and units."""
+"""Records of XINFO, XPENDING and RILLET.XINFO: the state of streams, groups and pending entries, with types and units.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -76,6 +78,78 @@ class OrderedKey(NamedTuple):
     deliveries: int
     messages: int
     until: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBack:
+    """What a group holds back of the entries that the retention of a stream would remove.
+
+    first_id: the first entry that the group needs: its oldest pending one, or the one after its position. bytes: those
+    of whole nodes.
+    """
+
+    group: str
+    entries: int
+    bytes: int
+    first_id: StreamID
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How much of a stream is kept (`Stream.retain`), and what is removed next.
+
+    age: seconds; entries, bytes: the most that are kept; None for no limit. groups: "acknowledged" or "ignore".
+    drops_entries, drops_bytes: what exceeds the limits and goes within the next steps; None if a segment cannot be
+    read. keeps_from: the first entry that then remains, None if nothing goes. due: when the first entry becomes too
+    old, in seconds since 1970; None without a limit of age, or without entries. held: what groups hold back. note: why
+    nothing goes, "" if there is no reason.
+    """
+
+    age: float | None
+    entries: int | None
+    bytes: int | None
+    groups: str
+    drops_entries: int | None
+    drops_bytes: int | None
+    keeps_from: StreamID | None
+    due: float | None
+    held: list[HeldBack]
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPlaces:
+    """Where the entries of a stream are: in memory and in segments (docs/larger-than-memory.md), and its retention.
+
+    bytes: those of the nodes. ranges: the parts of segments that the stream has.
+    """
+
+    entries_in_memory: int
+    bytes_in_memory: int
+    nodes_in_segments: int
+    entries_in_segments: int
+    bytes_in_segments: int
+    ranges: int
+    retention: Retention | None
+
+
+def places_of(reply: Any) -> StreamPlaces:
+    """Return the record of a RILLET.XINFO reply."""
+    fields = named(reply)
+    retention = fields.pop("retention")
+    figures = {name.replace("-", "_"): value for name, value in fields.items()}
+    return StreamPlaces(**figures, retention=None if retention is None else _retention_of(named(retention)))
+
+
+def _retention_of(fields: dict[str, Any]) -> Retention:
+    age, due, first = fields["age"], fields["due-at"], fields["keeps-from"]
+    return Retention(
+        None if age is None else age / 1000, fields["entries"], fields["bytes"], fields["groups"] or "",
+        fields["drops-entries"], fields["drops-bytes"], None if first is None else StreamID.parse(first),
+        None if due is None else due / 1000,
+        [HeldBack(decode(name), entries, size, parse_id(at)) for name, entries, size, at in fields["held"]],
+        fields["note"],
+    )  # fmt: skip
 
 
 def ordered_keys_of(rows: Any) -> list[OrderedKey]:

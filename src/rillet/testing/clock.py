@@ -6,6 +6,7 @@ A waiting thread or task sleeps in real time, and the clock wakes it: `advance` 
 act on every deadline that is now due, which notifies the waiting callers as any other reply does.
 
     advance(30) -> lock -> time += 30 s -> expired keys are deleted (`expired` events are published)
+                                        -> streams are trimmed as their retention says
                                         -> clients whose timeout has passed get its reply, and wake up
 
 Redis deletes a key in the millisecond after its expiry (db.c: keyIsExpired, `now > when`). Real time never stands still
@@ -22,6 +23,7 @@ import weakref
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from rillet.host.retention import Retention
 from rillet.keyspace.clock import ManualClock
 from rillet.store.arguments.store_settings import MEMORY, settings_of
 from rillet.store.backends.backend import MemoryBackend
@@ -80,6 +82,7 @@ class StoreClock:
                     self._clock.advance(1)
                     expire_keys(transport.engine)
                     self._clock.advance(-1)
+                    Retention(transport.engine).run()
                     end_timeouts(transport.engine)
 
     def __repr__(self) -> str:

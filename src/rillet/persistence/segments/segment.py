@@ -204,6 +204,12 @@ class Segment:
         after = self.sealed.entries if first + count == self.sealed.nodes else self._row_of(first + count)[3]
         return after - self._row_of(first)[3]
 
+    def bytes_of(self, first: int, count: int) -> int:
+        """Return the bytes of `count` nodes at their average size, without the index. O(1)"""
+        nodes = self.sealed.nodes
+        total = max(self.sealed.size - HEADER.size - FOOTER.size - nodes * ROW.size, 0)
+        return total * (first + count) // nodes - total * first // nodes
+
     def find(self, key: bytes) -> int:
         """Return the number of the last node whose first ID is at most `key`, -1 if there is none. O(log nodes)"""
         index, size = self._used(), ROW.size

@@ -38,7 +38,7 @@ from rillet.store.consuming.delays import (
 )
 from rillet.store.consuming.delivery_options import DeliveryOptions, End, Stop
 from rillet.store.entry import Entry, T, Where, entries_of, named, stream_part
-from rillet.store.info_records import GroupInfo, groups_of
+from rillet.store.info_records import GroupInfo, Retention, groups_of, places_of
 from rillet.store.stream import _NEW, _NOT_LATER, BATCH, BOUNDS, Stream, _is_pair, _next_of
 from rillet.store.typed.forms import Form, OnInvalid, append_value, typed_entries
 from rillet.types.stream.id import StreamID
@@ -276,6 +276,35 @@ class AsyncStream(Generic[T]):
             raise ValueError("pass one of maxlen, minid and max_age: maxlen and minid were passed")
         argv = [b"XTRIM", self.key, *trim_arguments(maxlen, minid, approximate, limit), *policy_arguments(ref_policy)]
         return int(await self.store.run(argv))
+
+    async def retain(self, *, age: Seconds | None = None, entries: int | None = None, bytes: int | str | None = None,
+                     groups: Literal["acknowledged", "ignore"] = "acknowledged") -> None:  # fmt: skip
+        """Keep no more than this of the stream from now on; without a limit, keep everything again (RILLET.XRETAIN).
+
+        age: a timedelta, or seconds; entries: a number; bytes: of the nodes, a number or text such as "256mb". Entries
+        that exceed one of the limits go by themselves, in small steps, as by XTRIM (docs/larger-than-memory.md).
+        groups: with "acknowledged", entries stay until every group has received and acknowledged them, and without a
+        group all stay; "ignore" removes them in any case. The policy belongs to the name of the stream, and replaces
+        the one before. StoreError over Redis and Valkey, which do not remove entries by themselves. O(1)
+        """
+        from rillet.store.arguments.retention import not_retained, retention_arguments
+
+        argv = [b"RILLET.XRETAIN", self.key, *retention_arguments(age, entries, bytes, groups)]
+        try:
+            await self.store.run(argv)
+        except CommandError as error:
+            raise not_retained(error) from None
+
+    async def retention(self) -> Retention | None:
+        """Return the policy of `retain`, what it removes next, and what groups hold back; None without a policy."""
+        from rillet.store.arguments.retention import is_unknown
+
+        try:
+            return places_of(await self.store.run([b"RILLET.XINFO", self.key])).retention
+        except CommandError as error:
+            if is_unknown(error):
+                return None
+            raise
 
     async def configure_idmp(self, *, duration: Seconds | None = None, max_entries: int | None = None) -> None:
         """Set how many message IDs per producer an existing stream stores, and for how long (XCFGSET, Redis 8.6).

@@ -70,7 +70,7 @@ def check_stream(stream: Stream) -> None:
     living: list[int] = []
     set_back = False
     last_node: Listpack | None = None
-    buffers = ranges = sealed = 0
+    buffers = ranges = sealed = sealed_entries = sealed_bytes = 0
     nodes = NodeIterator(stream)
     nodes.seek("^")
     while nodes.next():
@@ -94,8 +94,11 @@ def check_stream(stream: Stream) -> None:
     for _, value in stream.rax.items():
         if isinstance(value, SealedNodes):
             ranges += 1
+            sealed_entries += value.entries
+            sealed_bytes += value.size
             must(value.entries == value.source.living_of(value.first, value.count), "a range has its entries' number")
     must((stream.ranges, stream.sealed) == (ranges, sealed), "ranges and sealed are those of the tree")
+    must((stream.sealed_entries, stream.sealed_bytes) == (sealed_entries, sealed_bytes), "as are their contents")
     must(stream.node_bytes == buffers, "node_bytes is the size of the nodes' buffers")
     must(stream.length == len(living), "length is the number of entries that are not tombstones")
     # XSETID may set the last ID back, before deleted entries. New entries then precede tombstones, so tombstones may

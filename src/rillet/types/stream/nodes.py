@@ -67,17 +67,24 @@ class NodeSource(Protocol):
     def living_of(self, first: int, count: int) -> int:
         """Return the number of entries of `count` nodes. O(count)"""
 
+    def bytes_of(self, first: int, count: int) -> int:
+        """Return the bytes of `count` nodes, at the average size of the source's nodes; reads nothing. O(1)
+
+        The parts of a range add up to the range.
+        """
+
 
 @cython.final
 @cython.cclass
 class SealedNodes:
     """The nodes first to first + count - 1 of a source; the tree has it under the master ID of the first."""
 
-    __slots__ = ("count", "entries", "first", "source")
+    __slots__ = ("count", "entries", "first", "size", "source")
     source: readonly[Any]
     first: readonly[cython.Py_ssize_t]
     count: readonly[cython.Py_ssize_t]
     entries: readonly[cython.longlong]
+    size: readonly[cython.longlong]  # bytes
 
     def __init__(
         self, source: NodeSource, first: cython.Py_ssize_t, count: cython.Py_ssize_t, entries: cython.longlong
@@ -89,6 +96,7 @@ class SealedNodes:
         self.first = first
         self.count = count
         self.entries = entries
+        self.size = source.bytes_of(first, count)
 
     @cython.cfunc
     def key_at(self, at: cython.Py_ssize_t) -> bytes:
@@ -108,6 +116,21 @@ class SealedNodes:
         return SealedNodes(self.source, self.first + at, count, self.source.living_of(self.first + at, count))
 
     @cython.cfunc
+    def count_within(self, most: cython.longlong) -> cython.Py_ssize_t:
+        """Return how many nodes, from the first one on, have at most so many entries together. O(log nodes)"""
+        low: cython.Py_ssize_t = 0
+        high: cython.Py_ssize_t = self.count
+        if self.entries <= most:
+            return high
+        while low < high:
+            middle: cython.Py_ssize_t = (low + high + 1) // 2
+            if self.source.living_of(self.first, middle) <= most:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    @cython.cfunc
     @cython.exceptval(-1, check=False)
     def is_before(self, other: SealedNodes) -> cython.bint:
         """Return whether another range begins where this one ends."""
@@ -121,17 +144,20 @@ class StreamNodes(SizedValue):
     `tail` is a cache: None means unknown, and code that changes a node or the tree, except by appending, sets it to
     None. The same applies to `head`, the first node, which trims use, and to `sums`, the cached counts of nodes
     (`counts.StreamCounts`). It also calls `moved`: `changes` shows whether a `NodePlace` is still valid, and `node` is
-    the node of the last place. `sealed` is the number of nodes in ranges, and `ranges` that of the ranges.
+    the node of the last place. `sealed` is the number of nodes in ranges, `sealed_entries` and `sealed_bytes` are what
+    they contain, and `ranges` is the number of the ranges.
     """
 
     __slots__ = (
         "changes", "head", "head_key", "head_pos", "length", "node", "node_bytes", "node_ms", "node_seq",
-        "ranges", "rax", "sealed", "sums", "tail", "tail_entries", "tail_fields", "tail_live",
-        "tail_ms", "tail_pos", "tail_seq",
+        "ranges", "rax", "sealed", "sealed_bytes", "sealed_entries", "sums", "tail", "tail_entries", "tail_fields",
+        "tail_live", "tail_ms", "tail_pos", "tail_seq",
     )  # fmt: skip
     rax: readonly[Rax]
     ranges: readonly[cython.Py_ssize_t]
     sealed: readonly[cython.Py_ssize_t]
+    sealed_entries: readonly[cython.longlong]
+    sealed_bytes: readonly[cython.longlong]
     length: public[cython.ulonglong]
     node_bytes: public[cython.Py_ssize_t]
     tail: public[Listpack | None]
@@ -154,6 +180,7 @@ class StreamNodes(SizedValue):
         self.charge = 0
         self.rax = Rax(fixed_len=16)
         self.ranges = self.sealed = 0
+        self.sealed_entries = self.sealed_bytes = 0
         self.length = 0
         self.node_bytes = 0  # the sum of the sizes of the nodes' buffers
         self.tail = None
@@ -272,9 +299,9 @@ class StreamNodes(SizedValue):
         after: SealedNodes | None = nodes.part(at + 1, nodes.count - at - 1) if at + 1 < nodes.count else None
         self.drop_range(tree.key, nodes)
         if before is not None:
-            self._put_range(tree.key, before)
+            self.put_range(tree.key, before)
         if after is not None:
-            self._put_range(after.key_at(0), after)
+            self.put_range(after.key_at(0), after)
         return True
 
     @cython.cfunc
@@ -282,13 +309,18 @@ class StreamNodes(SizedValue):
         """Remove a whole range from the tree. O(length of the key)"""
         self.rax.remove(key)
         self.sealed -= nodes.count
+        self.sealed_entries -= nodes.entries
+        self.sealed_bytes -= nodes.size
         self.ranges -= 1
         return True
 
     @cython.cfunc
-    def _put_range(self, key: bytes, nodes: SealedNodes) -> cython.bint:
+    def put_range(self, key: bytes, nodes: SealedNodes) -> cython.bint:
+        """Add a range to the tree, under the master ID of its first node. O(length of the key)"""
         self.rax.insert(key, nodes)
         self.sealed += nodes.count
+        self.sealed_entries += nodes.entries
+        self.sealed_bytes += nodes.size
         self.ranges += 1
         return True
 
@@ -297,7 +329,7 @@ class StreamNodes(SizedValue):
         """Add a range whose first node has this key, as a loader does; return False if the tree has the key."""
         if key in self.rax:
             return False
-        self._put_range(key, nodes)
+        self.put_range(key, nodes)
         self.tail = None
         self.head = None
         self.sums = None
@@ -333,7 +365,7 @@ class StreamNodes(SizedValue):
                     nodes = SealedNodes(
                         before.source, before.first, before.count + nodes.count, before.entries + nodes.entries
                     )
-        self._put_range(first, nodes)
+        self.put_range(first, nodes)
         self.head = None
         self.moved()
         return True

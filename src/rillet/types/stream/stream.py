@@ -45,8 +45,10 @@ Rejected: an index of IDs beside the tree (100 bytes more per entry), and nodes 
 from __future__ import annotations
 
 from rillet._cython import cython, public, readonly
+from rillet.errors import SegmentUnreadable
 from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.listpack import Listpack
+from rillet.structs.rax_iterator import RaxIterator
 from rillet.types.compat import LAG_A, LAG_C
 from rillet.types.stream.group import Group
 from rillet.types.stream.id import delta, encode_key, key_ms, key_seq, less, undelta
@@ -383,8 +385,15 @@ class Stream(StreamNodes):
         while by_id or self.length > maxlen:
             if self.sealed != 0:
                 deleted += self._trim_ranges(by_id, maxlen, ms, seq, limit - deleted if limit != 0 else _MOST)
-            lp: Listpack | None = self.find_head()
-            if lp is None or not (by_id or self.length > maxlen):
+            if not (by_id or self.length > maxlen) or (by_id and self._is_sealed_from(ms, seq)):
+                break
+            try:
+                lp: Listpack | None = self.find_head()
+            except SegmentUnreadable:
+                if deleted == 0:
+                    raise
+                break
+            if lp is None:
                 break
             entries: cython.longlong = int_at(lp, _COUNT)
             if limit != 0 and deleted + entries > limit:
@@ -426,27 +435,59 @@ class Stream(StreamNodes):
         seq: cython.ulonglong,
         limit: cython.longlong,
     ) -> cython.longlong:
-        """Drop the ranges of sealed nodes at the head whose entries all go; return the number of entries. O(ranges)"""
-        it: NodeIterator = NodeIterator(self)
+        """Drop the sealed nodes at the head that go as a whole; return their number of entries. O(ranges + log nodes)
+
+        A whole range goes without a read; a part of one needs the index of its segment.
+        """
+        tree: RaxIterator = RaxIterator(self.rax)
         deleted: cython.longlong = 0
-        while it.seek("^"):
-            it.next()
-            nodes: SealedNodes | None = it.range
-            if nodes is None or deleted + nodes.entries > limit:
+        while (by_id or self.length > maxlen) and tree.seek("^") and tree.next():
+            if not isinstance(tree.data, SealedNodes):
                 break
-            key: bytes = it.key
+            nodes: SealedNodes = tree.data
+            key: bytes = tree.key
+            if not tree.next():
+                break
+            rest: SealedNodes | None = None
             if by_id:  # the entries of a node precede the ID of the next one
-                it.skip_range()
-                if not it.next() or less(ms, seq, key_ms(it.key), key_seq(it.key)):
+                whole: cython.bint = not less(ms, seq, key_ms(tree.key), key_seq(tree.key))
+            else:
+                whole = undelta(self.length, -nodes.entries) >= maxlen
+            if not whole or deleted + nodes.entries > limit:
+                most: cython.longlong = limit - deleted
+                if not by_id:
+                    most = min(most, delta(self.length, maxlen))
+                try:
+                    count: cython.Py_ssize_t = nodes.count_within(most)
+                    if by_id:
+                        count = min(count, max(nodes.find(encode_key(ms, seq)), 0))
+                    if count == 0:
+                        break
+                    rest = nodes.part(count, nodes.count - count)
+                except SegmentUnreadable:
+                    if deleted == 0:
+                        raise
                     break
-            elif undelta(self.length, -nodes.entries) < maxlen:
-                break
+            gone: cython.longlong = nodes.entries - (0 if rest is None else rest.entries)
+            after: bytes = b"" if rest is None else rest.key_at(0)
             self.drop_range(key, nodes)
+            if rest is not None:
+                self.put_range(after, rest)
             self.moved()
             self.head = None
-            self.length = undelta(self.length, -nodes.entries)
-            deleted += nodes.entries
+            self.length = undelta(self.length, -gone)
+            deleted += gone
+            if rest is not None:
+                break
         return deleted
+
+    @cython.cfunc
+    def _is_sealed_from(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
+        """Return whether the first node is sealed and has no entry before an ID."""
+        tree: RaxIterator = RaxIterator(self.rax)
+        if self.sealed == 0 or not tree.seek("^") or not tree.next() or not isinstance(tree.data, SealedNodes):
+            return False
+        return not less(key_ms(tree.key), key_seq(tree.key), ms, seq)
 
     @cython.cfunc
     def _trim_all(
@@ -570,10 +611,20 @@ class Stream(StreamNodes):
 
     @cython.ccall
     def settle_first(self) -> cython.bint:
-        """Update first_ms and first_seq, the ID of the first entry, after entries were removed. O(one node)."""
+        """Update first_ms and first_seq, the ID of the first entry, after entries were removed. O(one node).
+
+        If the first node is in a segment that cannot be read, they become the ID of the node.
+        """
         self.first_ms = self.first_seq = 0
         if self.length > 0:
-            self.edge(True, True)
+            try:
+                self.edge(True, True)
+            except SegmentUnreadable:
+                tree: RaxIterator = RaxIterator(self.rax)
+                tree.seek("^")
+                tree.next()
+                self.edge_ms = key_ms(tree.key)
+                self.edge_seq = key_seq(tree.key)
             self.first_ms = self.edge_ms
             self.first_seq = self.edge_seq
         return True
