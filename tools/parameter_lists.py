@@ -34,7 +34,7 @@ def listed(text: str, names: set[str]) -> str:
     return "\n".join(lines)
 
 
-class ParameterLists(griffe.Extension):  # type: ignore[misc]
+class ParameterLists(griffe.Extension):  # type: ignore[misc, unused-ignore]
     """Applies `listed` to functions and classes."""
 
     def on_function(self, *, func: griffe.Function, **_: Any) -> None:
