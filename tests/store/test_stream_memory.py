@@ -121,6 +121,7 @@ def test_random_commands_have_the_replies_of_a_store_in_memory(tmp_path: Path) -
                 [b"XTRIM", b"s", b"MINID", b"%d" % (start // 8)],
                 [b"XLEN", b"s"],
                 [b"XPENDING", b"s", b"g"],
+                [b"RILLET.XNODES", b"s", b"%d-0" % start, b"%d-0" % end, b"COUNT", count],
                 [b"RILLET.XCOUNT", b"s", b"%d" % start, b"%d" % end],
                 [b"DEBUG", b"DIGEST-VALUE", b"s"],
             ]

@@ -85,12 +85,15 @@ def _living(
 ) -> cython.longlong:
     """Return how many entries of a node are at or after the ID. O(1) if all of them are."""
     entries: StreamIterator
-    count: cython.longlong = 0
+    count: cython.longlong = int_at(lp, _COUNT)
     if not less(key_ms(key), key_seq(key), start_ms, start_seq):
-        return int_at(lp, _COUNT)
-    entries = StreamIterator(stream, start_ms, start_seq, _MAX, _MAX, False)
-    while entries.next_entry() and entries.lp is lp:
-        count += 1
+        return count
+    if start_seq != 0:
+        entries = StreamIterator(stream, key_ms(key), key_seq(key), start_ms, start_seq - 1, False)
+    else:
+        entries = StreamIterator(stream, key_ms(key), key_seq(key), start_ms - 1, _MAX, False)
+    while entries.next_entry():
+        count -= 1
     return count
 
 
