@@ -39,7 +39,9 @@ from benchmarks import (
 )  # fmt: skip
 from benchmarks.harness import BUILDS, ROOT, Figure, loaded, report
 
-SPARK = ("spark_read", "spark_follow", "spark_latency", "spark_write", "spark_archive", "spark_tables")
+SPARK = (
+    "spark_read", "spark_follow", "spark_latency", "spark_write", "spark_archive", "spark_tables", "spark_segments",
+)  # fmt: skip
 """Modules with a function `figures(rounds, scale)`; the Spark parts import Spark when they run."""
 PARTS = (
     "server", "connections", "streams", "groups", "delays", "partitions", "durability", "embedded", "interfaces",

@@ -110,6 +110,29 @@ def test_nodes_that_break_the_order_stay_in_memory(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_blocks_have_the_nodes_with_few_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = nodes_of(filled(60))[:-1]
+    path = tmp_path / "1"
+    segment = Segment(REAL, path, written(REAL, path, nodes), IndexCache(ROOMY))
+    for size in (1, 300, 1 << 20):
+        monkeypatch.setattr("rillet.persistence.segments.segment._READ", size)
+        for first, count in ((0, len(nodes)), (3, 5), (len(nodes) - 1, 9), (2, 0)):
+            blocks = list(segment.blocks(first, count))
+            found = [(key, bytes(data[at : at + length])) for data, places in blocks for key, at, length in places]
+            assert found == [(key, node.to_bytes()) for key, node in nodes[first : first + count]]
+            assert len(blocks) == {1: len(found), 1 << 20: min(len(found), 1)}.get(size, len(blocks))
+    damaged = bytearray(path.read_bytes())
+    damaged[-64 * (len(nodes) + 1) - 10] ^= 1  # in the last node
+    path.write_bytes(damaged)
+    monkeypatch.setattr("rillet.persistence.segments.segment._READ", 1)
+    sound = segment.blocks(0, len(nodes))
+    for _ in nodes[:-1]:
+        next(sound)
+    with pytest.raises(SegmentUnreadable, match="is damaged"):
+        next(sound)
+    segment.close()
+
+
 def test_streams_read_from_their_segments(seal: Seal) -> None:
     stream, plain = filled(1000), filled(1000)
     segment = seal(stream)

@@ -188,6 +188,39 @@ def test_segments_without_a_stream_are_removed_after_a_rewrite(tmp_path: Path) -
         assert numbers(store) == list(range(4991, 5001))
 
 
+def test_what_lies_in_segments_can_be_listed_and_held(tmp_path: Path) -> None:
+    with rillet.open(tmp_path / "s", stream_memory="64kb", appendfsync="no") as store:
+        assert store.execute("RILLET.XSEGMENTS", "s", "0-0", "9-0") is None
+        fill(store, 5000)
+        settled(store)
+        store.execute("XDEL", "s", "1000-0")
+        folder, *ranges = store.execute("RILLET.XSEGMENTS", "s", "0-0", "9999-0", "HOLD", 100_000)
+        assert Path(folder.decode()) == tmp_path / "s" / "appendonlydir" / "segments"
+        entries = [n for first, _, _, _, following in ranges
+                   for n in range(int(first.partition(b"-")[0]), int(following.partition(b"-")[0]))]  # fmt: skip
+        assert len(entries) == len(set(entries))
+        assert 1000 not in entries  # its node is in memory, to be changed
+        assert 1 in entries
+        assert sum(nodes for *_, nodes, _ in ranges) > 50
+        at = entries[len(entries) // 2]
+        _, *some = store.execute("RILLET.XSEGMENTS", "s", f"{at}-0", f"{at + 1}-0")
+        assert some
+        assert all(one in ranges for one in some)
+        assert store.execute("RILLET.XSEGMENTS", "s", "4999-0", "9999-0") is None
+        held = set(files(tmp_path / "s"))
+        store.execute("DEL", "s")
+        for _ in range(3):
+            rewritten(store)
+        assert held <= set(files(tmp_path / "s"))
+        for wrong in (["x", "1-0"], ["0-0", "1-0", "HOLD"], ["0-0", "1-0", "KEEP", "1"], ["0-0", "1-0", "HOLD", "-1"],
+                      ["0-0", "1-0", "HOLD", str(25 * 3600 * 1000)]):  # fmt: skip
+            with pytest.raises(CommandError):
+                store.execute("RILLET.XSEGMENTS", "s", *wrong)
+        store.execute("SET", "text", "x")
+        with pytest.raises(CommandError, match="WRONGTYPE"):
+            store.execute("RILLET.XSEGMENTS", "text", "0-0", "1-0")
+
+
 @pytest.mark.parametrize("damage", ["missing", "changed"])
 def test_a_damaged_segment_hides_only_its_entries(damage: str, tmp_path: Path) -> None:
     with rillet.open(tmp_path / "s", stream_memory="64kb", appendfsync="no") as store:

@@ -17,7 +17,8 @@ segments that they name, contain every entry exactly once:
     ... after a rewrite               the base names the segment
 
 A node that changes while its segment is written stays in memory. A segment that is in no stream any more is removed
-when a rewrite that began later has finished: until then the base may name it.
+when a rewrite that began later has finished: until then the base may name it. One that is held for a reader stays
+until the hold ends.
 
 Costs: a step copies or replaces at most a megabyte (more if the streams exceed the limit by far). Time and bytes of a
 rewrite, and of an opening, depend on what is in memory. Rejected: sealing in a thread beside the engine (the bytes of a
@@ -295,14 +296,14 @@ class Sealing:
         rewriting = self._aof.rewriting
         if self._unused:
             if rewriting.rewrites > self._unused_since and not rewriting.in_progress and rewriting.succeeded:
-                self._folder.remove(self._unused)
+                self._folder.remove(self._unused - self._folder.held(self._engine.clock.now_ms()))
                 self._unused = set()
             return
         if rewriting.in_progress:
             return
         used = {nodes.source.path.name for stream in streams if stream.ranges
                 for _, nodes in stream.sealed_ranges()}  # fmt: skip
-        self._unused = set(self._folder.names()) - used
+        self._unused = set(self._folder.names()) - used - self._folder.held(self._engine.clock.now_ms())
         self._unused_since = rewriting.rewrites
         if self._unused and self._folder.size_of(self._unused) > self.limit:
             rewriting.scheduled = True

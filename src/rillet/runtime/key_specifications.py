@@ -29,7 +29,7 @@ def table_of(text: str) -> dict[str, str]:
 # How commands access their keys, if not simply "RO" or "RW"; a ";" separates the accesses of two key specifications.
 _ACCESS = table_of("""
     RO access = eval_ro evalsha_ro fcall_ro dump digest expiretime get getrange lcs mget pexpiretime pttl rillet.xafter
-        rillet.xcount rillet.xinfo rillet.xnodes rillet.xrank
+        rillet.xcount rillet.xinfo rillet.xnodes rillet.xrank rillet.xsegments
         getbit bitcount bitpos bitfield_ro
         arcount arget argetrange argrep arinfo arlastitems arlen armget arnext arop arscan
         geopos geohash geodist georadius_ro georadiusbymember_ro geosearch

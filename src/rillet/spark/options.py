@@ -89,6 +89,7 @@ class ConnectionOptions:
     tls_verify: bool = option(boolean, ALL, True)
     timeout: float = option(positive_duration, ALL, 60.0)
     named: frozenset[str] = field(default=frozenset(), compare=False)  # options that the user set, in lower case
+    owner: str | None = field(default=None, compare=False)  # the socket of the store's owner when a task was planned
 
     def address(self) -> Address:
         """Return the server's address; for a path, the socket of the process that owns the store.
@@ -96,7 +97,7 @@ class ConnectionOptions:
         Of a service that sentinels watch, it is the current master.
         """
         if self.url is None:
-            return owner_address(str(self.path))
+            return owner_address(str(self.path), self.owner)
         address = self._url_address()
         return address if address.sentinels is None else current_master(address)
 

@@ -6,6 +6,7 @@ The url or the options `user` and `password` contain user and password; if both 
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -43,12 +44,16 @@ def url_problems(values: Mapping[str, str]) -> list[str]:
     return problems
 
 
-def owner_address(path: str) -> Address:
+def owner_address(path: str, known: str | None = None) -> Address:
     """Return the Unix socket of the process that owns a store; without an owner, start an owner process.
+
+    known: the socket of its last known owner, which is used if it answers. A task then imports nothing of the store.
 
     Spark ends its workers with signals and os._exit, so a worker could not close a store that it owns. An owner process
     closes it when the last worker has ended.
     """
+    if known is not None and path not in _stores and is_listening(known):
+        return Address(unix=known)
     import rillet
 
     if path not in _stores:
@@ -57,10 +62,20 @@ def owner_address(path: str) -> Address:
         _stores[path].execute("PING")
     except StoreError:  # the former owner has ended: attach to the next one, or start it
         _stores[path].execute("PING")
-    socket = _stores[path].socket
-    if socket is None:
+    address = _stores[path].socket
+    if address is None:
         raise ConnectionLost(f"rillet: the owner of the store {path} does not listen on a socket")
-    return Address(unix=socket)
+    return Address(unix=address)
+
+
+def is_listening(path: str) -> bool:
+    """Return whether a process listens on a Unix socket."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        try:
+            client.connect(path)
+        except OSError:
+            return False
+    return True
 
 
 def require_store(given: str | None) -> None:

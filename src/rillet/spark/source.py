@@ -53,6 +53,7 @@ from rillet.spark.read.metadata import require_streams, selected_streams
 from rillet.spark.read.micro_batch import MicroBatchReader
 from rillet.spark.read.offsets import Offset, Task
 from rillet.spark.read.page_reader import read_task
+from rillet.spark.read.planned_store import PlannedStore, planned_store
 from rillet.spark.read.range_planner import Planner, ranges_between
 from rillet.spark.read.stream_info import StreamInfo, stream_infos
 from rillet.spark.read.unknown_fields import check_fields
@@ -210,13 +211,18 @@ def register(spark: SparkSession) -> None:
 class RangePartition(InputPartition):
     """The ranges of stream entries that one Spark task reads."""
 
-    def __init__(self, ranges: Task, since: Mapping[str, Place] | None = None, unread: Set[str] = frozenset()) -> None:
+    def __init__(
+        self, ranges: Task, since: Mapping[str, Place] | None = None, unread: Set[str] = frozenset(),
+        store: PlannedStore | None = None,
+    ) -> None:  # fmt: skip
         """since: the position of each stream at the start of the batch, if the stream's counters are known.
 
-        If `since` is given, reading raises DataLoss if planned entries are missing, except in `unread` streams.
+        If `since` is given, reading raises DataLoss if planned entries are missing, except in `unread` streams. store:
+        the owner and the files of an embedded store.
         """
         super().__init__(None)
         self.ranges = ranges
+        self.store = None if store is None else store.of(ranges)
         self.since = None if since is None else {name: since[name] for name, _, _ in ranges if name in since}
         self.unread = frozenset(stream for stream, _, _ in ranges if stream in unread)
 
@@ -266,7 +272,9 @@ class _SourceReader(InTask):
                 yield from read_delivered(self.options, partition.ranges, self.arrow_schema)
             else:
                 since = partition.since if self.options.fail_on_data_loss else None
-                yield from read_task(self.options, partition.ranges, self.arrow_schema, since, partition.unread)
+                yield from read_task(
+                    self.options, partition.ranges, self.arrow_schema, since, partition.unread, partition.store
+                )
 
 
 class BatchReader(_SourceReader, DataSourceReader):
@@ -283,8 +291,8 @@ class BatchReader(_SourceReader, DataSourceReader):
             from rillet.spark.read.history import plan
 
             with plainly():
-                tasks = plan(self.options, self.parallelism, self.pushed.keeps, self.bounds, self.arrow_schema)
-            return [HistoryPartition(task) for task in tasks] or [RangePartition(())]
+                parts = plan(self.options, self.parallelism, self.pushed.keeps, self.bounds, self.arrow_schema)
+            return [HistoryPartition(part) for part in parts] or [RangePartition(())]
         guarded = "failondataloss" in self.options.named  # by default, a batch read skips trimmed entries
         with plainly(), Servers(self.options) as servers:
             streams = [stream for stream in selected_streams(self.options, servers) if self.pushed.keeps(stream)]
@@ -295,14 +303,15 @@ class BatchReader(_SourceReader, DataSourceReader):
                 check_fields(self.options, servers, self.arrow_schema, bounds)
             planner = Planner(self.options, servers, self.parallelism, hurried=False)
             batch = planner.cut(planner.measure(ranges_between(known, bounds)), None)
+            tasks: list[Task] = [task for task in map(self.pushed.clip, batch.tasks) if task] or [()]
+            store = planned_store(self.options, servers, tasks)
         # Entries removed before the planning are not in the plan, so they do not count as lost.
         since = {
             stream: Place(EARLIEST, info.removed)
             for stream, info in known.items()
             if info is not None and info.removed is not None
         }
-        clipped = [task for task in map(self.pushed.clip, batch.tasks) if task]
-        return [RangePartition(task, since if guarded else None) for task in clipped or [()]]
+        return [RangePartition(task, since if guarded else None, store=store) for task in tasks]
 
     def bounds(self, streams: Mapping[str, StreamInfo | None]) -> dict[str, tuple[StreamID, StreamID]]:
         """Return the ID range (after, last] to read of each stream: from the options, narrowed by pushed filters."""
@@ -436,7 +445,8 @@ class StreamingReader(_SourceReader, DataSourceStreamReader, SupportsTriggerAvai
             tasks = self.follower.tasks(begin, self._parsed(end))
             read = {name for task in tasks for name, _, _ in task}
             since = {name: Place(begin.streams[name], begin.added[name]) for name in read if name in begin.added}
-            return [RangePartition(task, since if guarded else None, begin.unread) for task in tasks]
+            store = self.follower.store(tasks)
+            return [RangePartition(task, since if guarded else None, begin.unread, store) for task in tasks]
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: Spark's checkpoint already contains the offset."""

@@ -8,6 +8,9 @@
 A segment is in use while a stream has a range of it, or the files of the log refer to it: the base by its ranges
 (types.rdb.stream.save_sealed), later files by RILLET.SEAL. `reference` names the file, the number of nodes and entries,
 its size and its checksum, so a file that was replaced is not taken for the right one.
+
+A reader outside of this process may have a segment held (RILLET.XSEGMENTS): its file stays for a while after its last
+use. A hold is not stored, so a reader must expect that the file is gone.
 """
 
 from __future__ import annotations
@@ -18,17 +21,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, Protocol
 
-from rillet.errors import Corrupt
 from rillet.persistence.aof.folder import SEGMENTS
 from rillet.persistence.disk import Disk, write_file
-from rillet.persistence.segments.segment import PART, IndexCache, Sealed, Segment, SegmentWriter
+from rillet.persistence.segments.segment import PART, IndexCache, Sealed, Segment, SegmentWriter, parse_reference
 
 SUFFIX: Final = ".segment"
 LIMIT: Final = "stream-memory"
 INDEX_BYTES: Final = 16 << 20
 """The bytes of the indexes in memory."""
-
-_REFERENCE = re.compile(rb"(\d{10}\.segment) (\d{1,18}) (\d{1,18}) (\d{1,18}) (\d{1,10})")
 
 
 class Closing(Protocol):
@@ -53,6 +53,7 @@ class SegmentFolder:
         self._disk = disk
         self._open: dict[str, Segment] = {}
         self._files: Closing | None = None
+        self._held: dict[str, int] = {}  # until when, in ms
         # A tool that only loads a log does not close its engine.
         weakref.finalize(self, _close, self._open)
         self._last = max((int(name[:10]) for name in self.names()), default=0)
@@ -63,13 +64,7 @@ class SegmentFolder:
 
     def open(self, reference: bytes) -> Segment:
         """Return the segment that a reference names, without a look at its file. Raise Corrupt if it is malformed."""
-        match = _REFERENCE.fullmatch(reference)
-        if match is None:
-            raise Corrupt(f"a reference to a segment expected, found {reference[:80]!r}")
-        sealed = Sealed(*(int(number) for number in match.groups()[1:]))
-        if not sealed.nodes or sealed.size < sealed.nodes:
-            raise Corrupt("a reference to a segment without nodes")
-        return self._segment(match[1].decode(), sealed)
+        return self._segment(*parse_reference(reference))
 
     def _segment(self, name: str, sealed: Sealed) -> Segment:
         segment = self._open.get(name)
@@ -95,6 +90,16 @@ class SegmentFolder:
             if segment is not None:
                 segment.close()
             self._disk.remove(self.path / name)
+
+    def hold(self, names: Iterable[str], until: int) -> None:
+        """Keep segments until a time in ms, even if no stream has them any more."""
+        for name in names:
+            self._held[name] = max(until, self._held.get(name, 0))
+
+    def held(self, now: int) -> set[str]:
+        """Return the segments that are held at a time in ms."""
+        self._held = {name: until for name, until in self._held.items() if until > now}
+        return set(self._held)
 
     def remove_parts(self) -> None:
         """Remove what a killed process has begun. OSError."""

@@ -15,14 +15,18 @@ folder is synced. So a segment with its right name is complete.
 
 The index of a segment is read when it is needed, and dropped when `IndexCache` needs the room: 1.6 % of the size of
 nodes of 4 KiB.
+
+Any process may read a segment, because nobody changes it: Spark's tasks do, by `blocks`, many nodes with one read. They
+get the reference from the owner of the store (RILLET.XSEGMENTS).
 """
 
 from __future__ import annotations
 
+import re
 import struct
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 from zlib import crc32
@@ -43,7 +47,8 @@ CRC-32 of the node"""
 FOOTER: Final = struct.Struct("<QQQQQI16sI")
 """nodes, entries, tombstones, offset of the index, time in ms, CRC-32 of the index, zeroes, CRC-32 of the footer"""
 PART: Final = ".part"
-_WRITE: Final = 1 << 20
+_WRITE = _READ = 1 << 20
+_REFERENCE = re.compile(rb"(\d{10}\.segment) (\d{1,18}) (\d{1,18}) (\d{1,18}) (\d{1,10})")
 _NO_ROOM: Final = b"\0" * 16
 
 
@@ -54,6 +59,17 @@ class Sealed(NamedTuple):
     entries: int
     size: int
     checksum: int
+
+
+def parse_reference(reference: bytes) -> tuple[str, Sealed]:
+    """Return the file's name and content that `Segment.reference` names. Raise Corrupt if it is malformed."""
+    match = _REFERENCE.fullmatch(reference)
+    if match is None:
+        raise Corrupt(f"a reference to a segment expected, found {reference[:80]!r}")
+    sealed = Sealed(*(int(number) for number in match.groups()[1:]))
+    if not sealed.nodes or sealed.size < sealed.nodes:
+        raise Corrupt("a reference to a segment without nodes")
+    return match[1].decode(), sealed
 
 
 class SegmentWriter:
@@ -87,9 +103,7 @@ class SegmentWriter:
         data = memoryview(node.buf)[: node.used]
         tombstones = node.get_int(node.next(node.first()))
         last = encode_key(seen.last_ms, seen.last_seq)
-        self._rows.append(
-            ROW.pack(key, last, self.size, self._entries, node.used, seen.count, tombstones, crc32(data))
-        )
+        self._rows.append(ROW.pack(key, last, self.size, self._entries, node.used, seen.count, tombstones, crc32(data)))
         self._pending += data
         self._last = last
         self._entries += seen.count
@@ -220,8 +234,31 @@ class Segment:
         _, _, offset, _, size, _, _, checksum = self._row_of(number)
         data = self._read(offset, size, number)
         if crc32(data) != checksum:
-            raise SegmentUnreadable(f"{self.path}: offset {offset}: {self._named(number)} is damaged")
+            raise self._damaged(offset, number)
         return Listpack.from_bytes(data, False)
+
+    def blocks(self, first: int, count: int) -> Iterator[tuple[bytearray, list[tuple[bytes, int, int]]]]:
+        """Yield consecutive nodes, about a megabyte with one read: their bytes, and each node's key, place and size.
+
+        Raise SegmentUnreadable if the file is missing or damaged; the nodes that were yielded before are sound.
+        """
+        rows = list(ROW.iter_unpack(self._used()[ROW.size * first : ROW.size * (first + count)]))
+        at = 0
+        while at < len(rows):
+            begin, size, end = rows[at][2], 0, at
+            while end < len(rows) and size < _READ:
+                size += rows[end][4]
+                end += 1
+            data = self._read(begin, size, first + at)
+            view = memoryview(data)
+            nodes = []
+            for number in range(at, end):
+                key, _, offset, _, size, _, _, checksum = rows[number]
+                if crc32(view[offset - begin : offset - begin + size]) != checksum:
+                    raise self._damaged(offset, first + number)
+                nodes.append((key, offset - begin, size))
+            yield bytearray(data), nodes
+            at = end
 
     # -- the file --------------------------------------------------------------------------------------
 
@@ -267,6 +304,9 @@ class Segment:
         if self._file is None:
             self._file = self._disk.read_from(self.path)
         return self._file
+
+    def _damaged(self, offset: int, number: int) -> SegmentUnreadable:
+        return SegmentUnreadable(f"{self.path}: offset {offset}: {self._named(number)} is damaged")
 
     def _named(self, part: str | int) -> str:
         """Name a part of the file; a node by its entries."""
@@ -324,4 +364,4 @@ def _footer_of(disk: Disk, file: BinaryIO, path: Path, size: int) -> tuple[Seale
     return Sealed(nodes, entries, size, own), of_index
 
 
-__all__ = ["IndexCache", "Sealed", "Segment", "SegmentWriter", "read_segment"]
+__all__ = ["IndexCache", "Sealed", "Segment", "SegmentWriter", "parse_reference", "read_segment"]

@@ -69,6 +69,7 @@ from rillet.spark.read.metadata import (
     wait_for_entries,
 )
 from rillet.spark.read.offsets import Offset, Task
+from rillet.spark.read.planned_store import PlannedStore, planned_store
 from rillet.spark.read.range_planner import Batch, Left, Planner, SizedRange, StreamRange, ranges_between
 from rillet.spark.read.stream_info import StreamInfo, StreamInfoCache, stream_infos
 from rillet.types.stream.id import StreamID
@@ -270,6 +271,10 @@ class MicroBatchReader:
             return self.planner.cut(self.planner.measure(spans), None).tasks
 
         return self._retry(plan)
+
+    def store(self, tasks: Sequence[Task]) -> PlannedStore | None:
+        """Return what the tasks of a batch need of an embedded store, None for a server."""
+        return self._retry(lambda: planned_store(self.options, self.servers, tasks))
 
     def _checked(self, start: Offset) -> dict[str, StreamInfo | None]:
         infos = stream_infos(self.servers, start.streams)
