@@ -2,13 +2,14 @@
 
     python tools/check_site.py build/site [--screenshots FOLDER]
 
-The check loads the first page from file://, types a word into the search box, and requires results that lead to
-existing pages. It needs selenium and Debian's Chromium: `apt-get install chromium chromium-driver`.
+The check loads the first page from file://, writes words into the search box, and requires results that lead to
+existing pages, guides first. It needs selenium and Debian's Chromium: `apt-get install chromium chromium-driver`.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import sys
 import time
@@ -16,12 +17,27 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
 
+ROOT = Path(__file__).resolve().parents[1]
 SEARCHES = {
     "consumer group": "store.html",
     "lpEncodeBacklen": "formats/listpack.html",
     "XREADGROUP": "reference/commands.html",
 }
 """Words to search for, each with a page that must be among the results."""
+GUIDES = {
+    "retry": "workers.html",
+    "delete a stream": "store.html",
+    "rate limit": "types.html",
+    "consumer group": "store.html",
+    "dead letter": "workers.html",
+    "backup": "backup.html",
+    "spark": "spark.html",
+    "transaction": "store.html",
+    "memory": "operations.html",
+    "delay": "workers.html",
+}
+"""What users look for, each with the guide that must be among the first three results; the first result is a guide."""
+FIRST = 3
 PAGES = ("index.html", "five-minutes.html", "reference/api.html", "reference/commands.html", "glossary.html")
 WAIT = 20
 
@@ -40,8 +56,14 @@ def browser() -> Any:
     return webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
 
 
+def guides() -> set[str]:
+    """Return the pages of the guides, relative to the site: those in the navigation before the reference."""
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").split("\nnav:\n", 1)[1].split("  - Reference:", 1)[0]
+    return {f"{page}.html" for page in re.findall(r": ([\w-]+)\.md$", navigation, re.MULTILINE)}
+
+
 def search(driver: Any, site: Path, word: str) -> list[str]:
-    """Return the pages, relative to the site, that a search on the first page finds."""
+    """Return the pages, relative to the site, that a search on the first page finds, the best one first."""
     from selenium.webdriver.common.by import By
 
     driver.get((site / "index.html").as_uri())
@@ -51,12 +73,14 @@ def search(driver: Any, site: Path, word: str) -> list[str]:
     deadline = time.monotonic() + WAIT
     while driver.switch_to.active_element != box and time.monotonic() < deadline:
         time.sleep(0.1)
-    driver.switch_to.active_element.send_keys(word)
+    # All letters at once: the results are those of the word, and not of its beginning.
+    typed = "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('keyup', { bubbles: true }))"
+    driver.execute_script(typed, box, word)
     while time.monotonic() < deadline:
         links = driver.find_elements(By.CSS_SELECTOR, ".md-search-result__link")
         if links:
             paths = (Path(unquote(urlparse(link.get_attribute("href")).path)) for link in links)
-            return [path.relative_to(site).as_posix() for path in paths]
+            return list(dict.fromkeys(path.relative_to(site).as_posix() for path in paths))
         time.sleep(0.1)
     return []
 
@@ -75,9 +99,14 @@ def main() -> int:
             pages = search(driver, site, word)
             good = wanted in pages and all((site / page).is_file() for page in pages)
             failures += not good
-            print(f"search {word!r}: {len(pages)} results, {wanted} {'found' if good else 'NOT FOUND'}")
+            print(f"search {word!r}: {len(pages)} pages, {wanted} {'found' if good else 'NOT FOUND'}")
             if arguments.screenshots:
                 driver.save_screenshot(str(arguments.screenshots / f"search-{word.replace(' ', '-')}.png"))
+        for word, wanted in GUIDES.items():
+            pages = search(driver, site, word)
+            good = wanted in pages[:FIRST] and pages[0] in guides()
+            failures += not good
+            print(f"search {word!r}: {', '.join(pages[:FIRST])}{'' if good else f': NOT {wanted}, or no guide first'}")
         for page in PAGES if arguments.screenshots else ():
             driver.get((site / page).as_uri())
             driver.save_screenshot(str(arguments.screenshots / f"{page.replace('/', '-')}.png"))

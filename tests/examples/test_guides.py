@@ -1,10 +1,14 @@
-"""The guides: the web application of docs/web.md, the messages of docs/problems.md, the first lines of all guides."""
+"""The guides: programs of docs/web.md and docs/xadd.md, messages of docs/problems.md, first lines, Chinese pages."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -73,3 +77,72 @@ def test_every_guide_says_who_it_is_for_and_what_they_will_have() -> None:
 def test_every_guide_is_in_the_navigation() -> None:
     pages = set(re.findall(r": ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
     assert {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")} <= pages
+
+
+CHINESE = sorted(path.name for path in (DOCS / "zh").glob("*.md"))
+_FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: Path) -> list[tuple[str, str, str]]:
+    """Return the indentation, the language and the text of each code block of a page."""
+    return _FENCE.findall(page.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("page", CHINESE)
+def test_a_chinese_page_has_the_code_of_the_english_one(page: str) -> None:
+    if page != "index.md":  # which has none, and one row more
+        assert blocks(DOCS / "zh" / page) == blocks(DOCS / page)
+    _, lead, *_ = (DOCS / "zh" / page).read_text(encoding="utf-8").split("\n\n")
+    assert re.match(r"\*写给.+。读完本页，.+。\*\s", lead, re.DOTALL)
+    assert f"[English](../{page})" in lead
+    assert f"(zh/{page})" in (DOCS / page).read_text(encoding="utf-8")
+
+
+def test_the_chinese_table_of_names_is_the_english_one() -> None:
+    """Its Redis names are equal, and so are rillet's; the words between them are translated."""
+
+    def names(page: str) -> list[list[str]]:
+        lines = (DOCS / page).read_text(encoding="utf-8").splitlines()
+        return [re.findall("`[^`]+`†?", " | ".join(line.split(" | ")[:2])) for line in lines if line.startswith("| `")]
+
+    assert len(names("redis-source.md")) > 400
+    assert names("zh/redis-source.md") == names("redis-source.md")
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["steps", "trim"])
+def test_the_programs_about_xadd_print_what_the_page_shows(number: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """Interpreted and compiled: the page says that both write these bytes."""
+    code = blocks(DOCS / "xadd.md")
+    program, output = code[2 * number], code[2 * number + 1]
+    assert (program[1], output[1]) == ("python", "")
+    exec(compile(program[2], "xadd.md", "exec"), {"__name__": "__main__"})
+    assert capsys.readouterr().out == output[2]
+
+
+def test_the_debugger_stops_inside_xadd(tmp_path: Path) -> None:
+    """In the interpreted build: as the page says, with pdb in the main thread, and by `breakpoint` in a store's."""
+    code = blocks(DOCS / "xadd.md")
+    program, session = (textwrap.dedent(text) for _, _, text in code[4:6])
+    (tmp_path / "stop.py").write_text(program)
+    command, *lines = session.splitlines()
+    assert command == "$ PYTHONPATH=src python -m pdb stop.py"
+    typed = "".join(f"{line.removeprefix('(Pdb) ')}\n" for line in [*lines, "args", "continue", "where", "quit"])
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "RILLET_NO_CYTHON": "1"}
+
+    def run(*arguments: str, text: str) -> str:
+        command = [sys.executable, *arguments]
+        return subprocess.run(command, cwd=tmp_path, input=text, env=environment, stdout=subprocess.PIPE, text=True,
+                              timeout=60, check=False).stdout  # fmt: skip
+
+    shown = run("-m", "pdb", "stop.py", text=typed)
+    assert "words = " in shown
+    assert re.search(r"stream/add\.py\(\d+\)run\(\)", shown)
+    assert re.search(r"stream/stream\.py\(\d+\)add\(\)", shown)
+
+    inside = "import rillet.commands.stream.add as module, rillet\n"
+    inside += "run = module.Xadd.run\n"
+    inside += "def stop(self, session, words):\n    breakpoint()\n    return run(self, session, words)\n"
+    inside += "module.Xadd.run = stop\nwith rillet.open() as store:\n    store.execute('XADD', 's', '1-0', 'a', '1')\n"
+    shown = run("-c", inside, text="where\nargs\ncontinue\n")
+    assert "engine_thread.py" in shown
+    assert "words = " in shown
