@@ -11,7 +11,11 @@ import pytest
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
+from pyspark.sql.types import IntegerType, StructType  # noqa: E402
+
 from rillet.client.errors import ConnectorError  # noqa: E402
+from rillet.spark.options import parse  # noqa: E402
+from rillet.spark.source import BatchReader  # noqa: E402
 from tests.judge import Judge  # noqa: E402
 from tests.spark.calls import Query, stopped  # noqa: E402, F401
 from tests.spark.sink_server import SinkQuery  # noqa: E402
@@ -53,6 +57,21 @@ def follow(where: str) -> None:
 def test_reading_a_stream(add: Callable[..., None], user: Callable[..., str]) -> None:
     add(range(3))
     follow(user(*rules("read a stream")))
+
+
+def test_bad_records(add: Callable[..., None], user: Callable[..., str]) -> None:
+    add(range(3))
+    reads = user(*rules("read a stream"), "~bad")
+    given = {"stream": "events", "badRecords": "stream:bad"}
+    schema = StructType().add("user", IntegerType())
+    with pytest.raises(ConnectorError, match="NOPERM|does not permit"):
+        all_rows(BatchReader(parse({"url": reads, **given}), schema, 1))
+    reads = user(*rules("read a stream", "with `badRecords`"))
+    assert all_rows(BatchReader(parse({"url": reads, **given}), schema, 1)) == 0
+
+
+def all_rows(reader: BatchReader) -> int:
+    return sum(batch.num_rows for one in reader.partitions() for batch in reader.read(one))
 
 
 @pytest.mark.parametrize(("sink", "lines"), [

@@ -176,6 +176,14 @@ def non_empty(text: str) -> str:
     return text
 
 
+def stream_target(text: str) -> str:
+    """Return the name in `stream:NAME`."""
+    kind, _, name = text.partition(":")
+    if kind.lower() != "stream" or not name:
+        raise ValueError("expected stream:NAME, the key of a stream on the same server")
+    return name
+
+
 def field_map(text: str) -> dict[str, str]:
     """Return the field name of each column, from JSON {"<column>": "<field>"}."""
     fields = _json_object(text)

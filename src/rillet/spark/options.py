@@ -36,6 +36,7 @@ from rillet.spark.option_types import (
     one_of,
     starting_bound,
     stream_id,
+    stream_target,
     text_map,
     timestamp,
     whole_number,
@@ -169,6 +170,7 @@ class Options(SinkOptions):
     batch_entries: int = option(whole_number(1), READ, 10000)
     mode: str = option(one_of("PERMISSIVE", "DROPMALFORMED", "FAILFAST"), READ, "PERMISSIVE")
     corrupt_column: str = option(non_empty, READ, "_corrupt", name="columnNameOfCorruptRecord")
+    bad_records: str | None = option(stream_target, READ)
     unknown_fields: str = option(one_of("ignore", "warn", "fail"), READ, "warn")
     infer_schema: bool = option(boolean, READ, False)
     sample_entries: int = option(whole_number(1), READ, 1000)
@@ -212,6 +214,14 @@ class Options(SinkOptions):
         if self.partitioned is not None:
             return tuple(f"{self.stream}:{number}" for number in range(self.partitioned))
         return (self.stream,) if self.stream else ()
+
+    def reads(self, stream: str) -> bool:
+        """Return whether a name is that of a selected stream."""
+        if self.stream_pattern is not None:
+            from rillet.structs.glob import matches
+
+            return matches(self.stream_pattern.encode(), stream.encode())
+        return stream in (self.keys() or ())
 
     def start_of(self, stream: str) -> Bound:
         """Return the ID after which a stream is read; None for latest. By default, reading starts at earliest."""
@@ -273,6 +283,9 @@ _NOT_TOGETHER = (
     ("endingOffsets", "endingTimestamp"),
     ("maxlen", "minid"),
     ("fieldColumns", "fields"),
+    ("badRecords", "mode"),
+    ("badRecords", "columnNameOfCorruptRecord"),
+    ("badRecords", "archive"),
     ("streamColumn", "stream"),
     ("streamColumn", "partitioned"),
     *(("partitionedStream", name) for name in ("streamColumn", "partitionColumn", "minPartitions", "group", "archive",
@@ -389,8 +402,11 @@ def _disorder(options: Options) -> list[str]:
     least, most = options.min_entries_per_trigger, options.max_entries_per_trigger
     if least is not None and most is not None and least > most:
         wrong.append("minEntriesPerTrigger is larger than maxEntriesPerTrigger")
-    if options.max_bytes_per_trigger is not None and options.group_mode == "deliver":
-        wrong.append("maxBytesPerTrigger is not possible with groupMode=deliver")
+    for name, given in (("maxBytesPerTrigger", options.max_bytes_per_trigger), ("badRecords", options.bad_records)):
+        if given is not None and options.group_mode == "deliver":
+            wrong.append(f"{name} is not possible with groupMode=deliver")
+    if options.bad_records is not None and options.reads(options.bad_records):
+        wrong.append(f"badRecords names a stream that is read, {options.bad_records}")
     since, until = options.starting_timestamp, options.ending_timestamp
     if since is not None and until is not None and since > until:
         wrong.append("startingTimestamp is after endingTimestamp")

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import os
 import sys
+import uuid
 from collections.abc import Iterator, Mapping, MutableMapping, Set
 from typing import TYPE_CHECKING, Any
 
@@ -86,6 +87,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, Filter
     from pyspark.sql.types import StructType
 
+    from rillet.spark.read.bad_records import TaskName
     from rillet.spark.read.history import HistoryTask
 
 DEFAULT_SCHEMA = "stream string, id string, id_ms bigint, id_seq bigint, timestamp timestamp, fields map<string,string>"
@@ -213,16 +215,17 @@ class RangePartition(InputPartition):
 
     def __init__(
         self, ranges: Task, since: Mapping[str, Place] | None = None, unread: Set[str] = frozenset(),
-        store: PlannedStore | None = None,
+        store: PlannedStore | None = None, name: TaskName | None = None,
     ) -> None:  # fmt: skip
         """since: the position of each stream at the start of the batch, if the stream's counters are known.
 
         If `since` is given, reading raises DataLoss if planned entries are missing, except in `unread` streams. store:
-        the owner and the files of an embedded store.
+        the owner and the files of an embedded store. name: that of the task, if bad records go to a stream.
         """
         super().__init__(None)
         self.ranges = ranges
         self.store = None if store is None else store.of(ranges)
+        self.name = name
         self.since = None if since is None else {name: since[name] for name, _, _ in ranges if name in since}
         self.unread = frozenset(stream for stream, _, _ in ranges if stream in unread)
 
@@ -257,6 +260,18 @@ class _SourceReader(InTask):
             raise OptionError(f"rillet: the schema does not fit a stream: {error}") from None
         require_store(options.path)
 
+    def _task_names(self, end: Mapping[str, StreamID] | None, tasks: int) -> list[TaskName | None]:
+        """Return the names of the tasks of a batch, for bad records; None if these go to no stream.
+
+        end: the end of a micro-batch; None for a batch read.
+        """
+        if self.options.bad_records is None:
+            return [None] * tasks
+        from rillet.spark.read.bad_records import TaskName, batch_name
+
+        batch = uuid.uuid4().hex if end is None else batch_name(end)
+        return [TaskName(batch, number) for number in range(tasks)]
+
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the record batches of a partition."""
         if self.options.stream and self.options.partitioned is None:
@@ -273,8 +288,9 @@ class _SourceReader(InTask):
             else:
                 since = partition.since if self.options.fail_on_data_loss else None
                 yield from read_task(
-                    self.options, partition.ranges, self.arrow_schema, since, partition.unread, partition.store
-                )
+                    self.options, partition.ranges, self.arrow_schema, since, partition.unread, partition.store,
+                    partition.name,
+                )  # fmt: skip
 
 
 class BatchReader(_SourceReader, DataSourceReader):
@@ -311,7 +327,9 @@ class BatchReader(_SourceReader, DataSourceReader):
             for stream, info in known.items()
             if info is not None and info.removed is not None
         }
-        return [RangePartition(task, since if guarded else None, store=store) for task in tasks]
+        names = self._task_names(None, len(tasks))
+        return [RangePartition(task, since if guarded else None, store=store, name=name)
+                for task, name in zip(tasks, names, strict=True)]  # fmt: skip
 
     def bounds(self, streams: Mapping[str, StreamInfo | None]) -> dict[str, tuple[StreamID, StreamID]]:
         """Return the ID range (after, last] to read of each stream: from the options, narrowed by pushed filters."""
@@ -439,14 +457,16 @@ class StreamingReader(_SourceReader, DataSourceStreamReader, SupportsTriggerAvai
         if start == end:
             return []
         with plainly():
-            begin = self._parsed(start)
+            begin, last = self._parsed(start), self._parsed(end)
             # The first batch is not checked for data loss, because other clients often trim the entries at its start.
             guarded = not begin.initial and not isinstance(self.follower, GroupDelivery)
-            tasks = self.follower.tasks(begin, self._parsed(end))
+            tasks = self.follower.tasks(begin, last)
             read = {name for task in tasks for name, _, _ in task}
             since = {name: Place(begin.streams[name], begin.added[name]) for name in read if name in begin.added}
             store = self.follower.store(tasks)
-            return [RangePartition(task, since if guarded else None, begin.unread, store) for task in tasks]
+            names = self._task_names(last.streams, len(tasks))
+            return [RangePartition(task, since if guarded else None, begin.unread, store, name)
+                    for task, name in zip(tasks, names, strict=True)]  # fmt: skip
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: Spark's checkpoint already contains the offset."""

@@ -31,6 +31,8 @@ def trim_errors(options: Options) -> list[str]:
     errors = [f"trim would remove entries before {name}, which are not archived" for name in skipping]
     if options.mode == "DROPMALFORMED":
         errors.append("trim would remove entries that mode=DROPMALFORMED leaves out of the archive")
+    if options.bad_records is not None:
+        errors.append("trim would remove entries that badRecords leaves out of the archive")
     return errors
 
 

@@ -26,6 +26,7 @@ from rillet.spark.read.trim_detection import TrimWatch
 from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:
+    from rillet.spark.read.bad_records import TaskName
     from rillet.spark.read.planned_store import PlannedStore
 
 MAX_BATCH_BYTES = 32 << 20
@@ -33,13 +34,14 @@ MAX_BATCH_BYTES = 32 << 20
 
 def read_task(
     options: Options, ranges: Sequence[Part], schema: Any, since: Mapping[str, Place] | None = None,
-    unread: Set[str] = frozenset(), store: PlannedStore | None = None,
+    unread: Set[str] = frozenset(), store: PlannedStore | None = None, bad: TaskName | None = None,
 ) -> Iterator[Any]:  # fmt: skip
     """Yield the entries of ranges as record batches of an Arrow schema, each stream's entries in order.
 
     since: raise DataLoss if entries were removed before they were read. `since` maps each stream whose counters are
     known to the position at which the batch starts. unread: streams of which no entry was planned or read yet. store:
-    the owner of an embedded store, and the segments that contain a part of the entries.
+    the owner of an embedded store, and the segments that contain a part of the entries. bad: the name of the task under
+    which rows that do not convert are appended to a stream (bad_records.py).
     """
     if not ranges:
         return
@@ -47,6 +49,12 @@ def read_task(
         options = replace(options, owner=store.owner)
     with Servers(options) as servers, Servers(options) as checking:
         servers.waits = checking.waits = True
+        records = None
+        if bad is not None:
+            from rillet.spark.read.bad_records import CORRUPT, BadRecords
+
+            records = BadRecords(options, checking, ranges, schema, bad)
+            schema, options = records.schema, replace(options, corrupt_column=CORRUPT)
         rows = rows_for(schema, b"", options.mode, options.corrupt_column)
         check = None if since is None else TrimWatch(checking, since, unread).check
 
@@ -62,6 +70,8 @@ def read_task(
             filled = _with_segments(options, rows, ranges, store, pages)
         for _ in filled:
             batch = record_batch(rows, schema)
+            if records is not None:
+                batch = records.sound(batch, rows)
             if batch.num_rows:  # mode=DROPMALFORMED may drop all rows of a batch
                 yield batch
 
