@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rillet.host.retention import NODES, STREAMS, Retention
+from rillet.host.retention import NODES, STREAMS, RetentionSteps
 from rillet.runtime.pause import PAUSE_WRITES
 from tests.commands.ends import NOW, Bench
 
@@ -72,7 +72,7 @@ def test_a_policy_is_a_field_of_a_hash_and_logged_as_such(bench: Bench) -> None:
 
 
 def test_a_step_is_logged_as_xtrim(bench: Bench) -> None:
-    retention = Retention(bench.engine)
+    retention = RetentionSteps(bench.engine)
     fill(bench, "s", 500)
     bench("RILLET.XRETAIN", "s", "ENTRIES", 10, "GROUPS", "IGNORE")
     bench.log.take()
@@ -91,7 +91,7 @@ def test_steps_are_small(bench: Bench) -> None:
     bench("CONFIG", "SET", "stream-node-max-entries", 1)
     fill(bench, "s", 5 * NODES)
     bench("RILLET.XRETAIN", "s", "ENTRIES", 1, "GROUPS", "IGNORE")
-    retention, lengths = Retention(bench.engine), []
+    retention, lengths = RetentionSteps(bench.engine), []
     while retention.step():
         lengths.append(bench("XLEN", "s"))
     assert lengths == [4 * NODES, 3 * NODES, 2 * NODES, NODES]
@@ -111,14 +111,14 @@ def test_steps_are_small(bench: Bench) -> None:
 def test_nothing_goes_while_the_data_must_not_change(bench: Bench, condition: str) -> None:
     fill(bench, "s", 5)
     bench("RILLET.XRETAIN", "s", "ENTRIES", 1, "GROUPS", "IGNORE")
-    engine, retention = bench.engine, Retention(bench.engine)
+    engine, retention = bench.engine, RetentionSteps(bench.engine)
     if condition == "follows":
         bench("REPLICAOF", "127.0.0.1", 1)
     elif condition == "importing":
         bench = Bench(compat="valkey", import_mode="yes")
         fill(bench, "s", 5)
         bench("RILLET.XRETAIN", "s", "ENTRIES", 1, "GROUPS", "IGNORE")
-        engine, retention = bench.engine, Retention(bench.engine)
+        engine, retention = bench.engine, RetentionSteps(bench.engine)
     else:
         setattr(engine, condition, {"paused": PAUSE_WRITES, "refusal": "MISCONF no", "loading": True}[condition])
     if condition != "follows" or engine.follows:
@@ -133,7 +133,7 @@ def test_groups_hold_back(bench: Bench) -> None:
     found = facts(bench)[b"retention"]
     assert found[b"note"].startswith(b"no group")
     assert (found[b"drops-entries"], found[b"keeps-from"], found[b"held"]) == (0, b"-1", [])
-    retention = Retention(bench.engine)
+    retention = RetentionSteps(bench.engine)
     retention.run()
     assert bench("XLEN", "s") == 500
     bench("XGROUP", "CREATE", "s", "behind", "150-0")
@@ -165,7 +165,7 @@ def test_the_age_counts_from_the_time_in_the_id(bench: Bench) -> None:
     bench("RILLET.XRETAIN", "s", "AGE", 5, "GROUPS", "IGNORE")
     found = facts(bench)[b"retention"]
     assert (found[b"age"], found[b"due-at"], found[b"drops-entries"]) == (5, NOW - 3, 4)
-    retention = Retention(bench.engine)
+    retention = RetentionSteps(bench.engine)
     retention.run()
     assert bench("XRANGE", "s", "-", "+", "COUNT", 1)[0][0] == b"%d-0" % (NOW - 5)
     assert facts(bench)[b"retention"][b"due-at"] == NOW + 1
@@ -182,7 +182,7 @@ def test_a_malformed_policy_removes_nothing(bench: Bench) -> None:
     fill(bench, "s", 5)
     bench("HSET", "rillet:retention", "s", "age=-1", "missing", POLICY.decode(), "string", POLICY.decode())
     bench("SET", "string", "x")
-    retention = Retention(bench.engine)
+    retention = RetentionSteps(bench.engine)
     retention.run()
     retention.step()
     assert bench("XLEN", "s") == 5
@@ -199,5 +199,5 @@ def test_watchers_and_events_see_it(bench: Bench) -> None:
     other("WATCH", "s")
     other("MULTI")
     other("PING")
-    Retention(bench.engine).run()
+    RetentionSteps(bench.engine).run()
     assert other("EXEC") in (None, b"-1")

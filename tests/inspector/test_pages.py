@@ -21,6 +21,7 @@ from rillet.inspector.serving import running
 from tests.inspector.pages import Pages, has_browser
 from tests.inspector.test_security import hostile
 from tests.judge import redis_binary, running_redis
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.long, pytest.mark.timeout(900),
@@ -137,6 +138,22 @@ def test_the_partitions_of_a_stream(driver: Any, flights: rillet.Store) -> None:
         pages.see("no consumer")
         assert pages.problems() == []
     orders.delete()
+
+
+def test_the_retention_of_a_stream(driver: Any, tmp_path: Path, axe: str) -> None:
+    with rillet.open(tmp_path / "s.rillet", stream_memory="64kb") as store:
+        events = store.stream("events")
+        events.add_many((f"{n}-0", {"n": n, "text": "x" * 60}) for n in range(1, 3001))
+        events.group("slow", "0").create()
+        events.retain(entries=10, age=60)
+        until(lambda: int(store.info()["stream_memory_used"]) <= 64 * 1024)
+        with running(str(tmp_path / "s.rillet")) as inspector:
+            pages = Pages(driver, inspector)
+            pages.open("stream", key="events")
+            pages.see("in segments on disk", "Kept for", "up to 10 entries", "what a group has not acknowledged",
+                      "slow holds back 3,000 entries", "from 0-1 on")  # fmt: skip
+            assert pages.faults(axe) == []
+            assert pages.problems() == []
 
 
 def test_a_live_tail_while_a_producer_writes(driver: Any, flights: rillet.Store) -> None:

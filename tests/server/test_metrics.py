@@ -95,6 +95,15 @@ def test_the_metrics_of_streams_and_groups(scraped: Scraped) -> None:
     assert scraped.value("group_lag", **place, group="done") == 0
     assert scraped.value("group_oldest_pending_seconds", **place, group="done") == 0
     assert (scraped.value("group_oldest_pending_seconds", **place, group="billing") or 0) > 0
+    orders.retain(age=1)
+    billing = {**place, "group": "billing"}
+    assert scraped.value("group_retention_held_entries", **billing) == 90
+    assert scraped.value("group_retention_held_bytes", **billing) == 0
+    assert scraped.value("stream_segment_bytes", **place) == 0
+    assert scraped.value("stream_retention_drops_entries", **place) == 0
+    assert (scraped.value("stream_memory_bytes", **place) or 0) > 90
+    assert scraped.value("retention_removed_entries_total") == 0
+    orders.retain()
     orders.add({"n": 1}, delay=3600)
     orders.group("billing").consumer("one").read(after="0", count=1)[0].retry(3600)
     assert scraped.value("stream_delayed_entries", **place) == 1

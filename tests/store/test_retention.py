@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import os
 import shutil
@@ -15,6 +16,7 @@ import pytest
 
 import rillet
 from rillet import CommandError, Store, StoreError
+from rillet.cli.stats import report
 from rillet.store.backends.backend import MemoryBackend
 from rillet.testing.clock import StoreClock
 from tests.judge import running_redis
@@ -283,3 +285,45 @@ def test_a_forked_child_applies_it_to_its_copy() -> None:
                 os._exit(status)
         assert os.waitpid(child, 0)[1] == 0
         assert len(store.stream("s")) == 0
+
+
+def test_the_figures_are_shown_everywhere(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"stream_memory": LIMIT, "appendfsync": "no"}
+    with rillet.open(tmp_path / "s", **options) as store:
+        fill(store, 3000)
+        until(lambda: int(store.info()["stream_memory_used"]) <= LIMIT)
+        stream = store.stream("s")
+        stream.group("g", "1000-0").create()
+        stream.retain(entries=500, age=60)
+        until(lambda: len(stream) < 2100)  # the first node is in a segment, so it goes as a whole
+        total = len(stream)
+        places = stream.info()["places"]
+        assert places == store.stats("s").streams[0].places
+        assert places.entries_in_memory + places.entries_in_segments == total
+        assert 0 < places.bytes_in_memory <= LIMIT
+        assert places.bytes_in_segments > 1000 * 60
+        assert (places.retention.age, places.retention.entries) == (60, 500)
+        (held,) = places.retention.held
+        assert (held.group, held.entries, str(held.first_id)) == ("g", total, "1000-1")
+        info = store.info()
+        figures = {name: int(value) for name, value in info.items() if name.startswith("retention_")}
+        assert figures == {
+            "retention_streams": 1, "retention_removed_entries": 3000 - total, "retention_drops_entries": 0,
+            "retention_drops_bytes": 0, "retention_held_entries": total, "retention_held_bytes": held.bytes,
+        }  # fmt: skip
+        assert int(info["stream_entries_in_segments"]) == places.entries_in_segments
+        assert {"stream_index_hits", "stream_index_misses", "stream_segment_bytes"} <= set(info)
+        assert "stream_memory_used" not in store.execute("INFO", "persistence").decode()
+        shown = "\n".join(report("s", store.stats()))
+        assert f"in segments {places.entries_in_segments:,}" in shown
+        assert "retention age 1.0 min, entries 500, groups acknowledged; the first entry is too old from 1970" in shown
+        assert f"the group g holds back {total:,} entries" in shown
+        json.dumps(store.stats().as_dict())
+    with rillet.open(tmp_path / "s", readonly=True) as store:  # nothing goes from what only reads
+        assert len(store.stream("s")) == total
+        assert store.stats().streams[0].places == places
+    with rillet.open() as store:
+        store.stream("s").add({"n": 1})
+        assert "# Rillet" not in store.execute("INFO").decode()
+        assert store.execute("INFO", "rillet") == b""
+        assert store.stream("s").info()["places"].retention is None

@@ -18,6 +18,7 @@ from datetime import datetime, timezone
 
 from rillet.cli.output import guarded, identity, number, safe, table, until_interrupted
 from rillet.cli.places import place_arguments, visited
+from rillet.store.info_records import StreamPlaces
 from rillet.store.stats import (
     AGES,
     OLDER,
@@ -139,6 +140,8 @@ def _row(stream: StreamStats) -> tuple[str, ...]:
 def _detail(stream: StreamStats) -> Iterator[str]:
     yield f"{safe(stream.name)}"
     yield f"  memory    {_memory(stream)}"
+    if stream.places is not None:
+        yield from _places(stream.places)
     added = "" if stream.entries_added is None else f"{number(stream.entries_added)} entries added, "
     if stream.delayed.number:
         yield f"  delayed   {waiting_text(stream.delayed, 'entries')}"
@@ -162,6 +165,28 @@ def _memory(stream: StreamStats) -> str:
     shown = ", ".join(f"{name} {size(getattr(memory, name))}" for name in parts if getattr(memory, name))
     partly = memory.measured is not None and memory.measured < stream.nodes
     return shown + (f" (estimated from {number(memory.measured)} listpacks)" if partly else "")
+
+
+def _places(places: StreamPlaces) -> Iterator[str]:
+    if places.ranges:
+        yield (f"  places    in memory {number(places.entries_in_memory)} entries ({size(places.bytes_in_memory)}), in "
+               f"segments {number(places.entries_in_segments)} ({size(places.bytes_in_segments)})")  # fmt: skip
+    kept = places.retention
+    if kept is None:
+        return
+    limits = [] if kept.age is None else [f"age {duration(round(1000 * kept.age))}"]
+    limits += [] if kept.entries is None else [f"entries {number(kept.entries)}"]
+    limits += [] if kept.bytes is None else [f"bytes {size(kept.bytes)}"]
+    due = "" if kept.due is None else f"; the first entry is too old from {time_text(kept.due)} on"
+    yield f"  retention {', '.join(limits)}, groups {safe(kept.groups)}{due}"
+    if kept.drops_entries:
+        yield (f"            next, {number(kept.drops_entries)} entries ({size(kept.drops_bytes)}) before "
+               f"{identity(kept.keeps_from)} go")  # fmt: skip
+    for held in kept.held:
+        yield (f"            the group {safe(held.group)} holds back {number(held.entries)} entries "
+               f"({size(held.bytes)}) from {held.first_id} on")  # fmt: skip
+    if kept.note:
+        yield f"            {safe(kept.note)}"
 
 
 def _group_row(group: GroupStats) -> tuple[str, ...]:

@@ -19,8 +19,8 @@ class FileServices(DefaultServices):
         return self._files.snapshots.busy
 
     def info_sections(self) -> Mapping[str, Callable[[], Mapping[str, Any]]]:
-        """Return the fields of INFO persistence, and those of other services."""
-        return {**super().info_sections(), "persistence": self._files.info}
+        """Return the fields of INFO persistence and rillet, and those of other services."""
+        return {**super().info_sections(), "persistence": self._files.info, "rillet": self._files.stream_info}
 
     def save(self) -> None:
         """Write the RDB file before returning (SAVE)."""

@@ -108,7 +108,11 @@ class EngineFiles(ABC):
 
     def info(self) -> dict[str, object]:
         """Return the fields of INFO persistence."""
-        return {**self.snapshots.info(), **self.aof.info(), **({} if self.sealing is None else self.sealing.info())}
+        return {**self.snapshots.info(), **self.aof.info()}
+
+    def stream_info(self) -> dict[str, object]:
+        """Return the fields of INFO rillet: where the entries of streams are, none without segments."""
+        return {} if self.sealing is None else self.sealing.info()
 
     def close(self) -> None:
         """Stop the process that writes the RDB file, write and sync the log, and stop logging; Misconf."""

@@ -37,7 +37,7 @@ NODES = 64
 _FIELDS = 64  # policies that are read at once
 
 
-class Retention:
+class RetentionSteps:
     """The retention of one engine; every method requires the engine's lock."""
 
     def __init__(self, engine: Engine) -> None:
@@ -113,6 +113,7 @@ class Retention:
             self._warn(database, key, str(error))
         removed = stream.length < length
         if removed:
+            self._engine.stats.retention_removed += length - stream.length
             database.ledger.note(stream)
             self._engine.trimmed(database, key, stream)
         return removed and not cut.is_complete
@@ -125,4 +126,4 @@ class Retention:
                            database.index, reason)  # fmt: skip
 
 
-__all__ = ["Retention"]
+__all__ = ["RetentionSteps"]

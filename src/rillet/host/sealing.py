@@ -124,12 +124,14 @@ class Sealing:
                 if isinstance(value, Stream)]  # fmt: skip
 
     def info(self) -> dict[str, object]:
-        """Return the fields of INFO persistence."""
+        """Return the fields of INFO rillet."""
         streams = self.streams()
         names = self._folder.names()
         return {
             "stream_memory_limit": self.limit, "stream_memory_used": sum(stream.node_bytes for stream in streams),
-            "stream_nodes_in_segments": sum(stream.sealed for stream in streams), "stream_segments": len(names),
+            "stream_nodes_in_segments": sum(stream.sealed for stream in streams),
+            "stream_entries_in_segments": sum(stream.sealed_entries for stream in streams),
+            "stream_bytes_in_segments": sum(stream.sealed_bytes for stream in streams), "stream_segments": len(names),
             "stream_segment_bytes": self._folder.size_of(names), "stream_index_hits": self._folder.cache.hits,
             "stream_index_misses": self._folder.cache.misses,
         }  # fmt: skip

@@ -23,7 +23,7 @@ from rillet.keyspace.lazyfree import PAUSE
 from rillet.runtime.engine import Engine
 
 if TYPE_CHECKING:
-    from rillet.host.retention import Retention
+    from rillet.host.retention import RetentionSteps
 
 _REHASH_US = 1000  # microseconds of rehashing per run of the periodic jobs
 Job = Callable[[], object]
@@ -51,7 +51,7 @@ class EngineTimers:
         self._hz = hz
         self._later: Callable[[float, Job], Cancellable]
         self._timers: dict[Job, Cancellable] = {}
-        self._retention: Retention | None = None
+        self._retention: RetentionSteps | None = None
         self._expiry_due = False  # the next cycle is due, and the last one is unfinished
         self.early: list[Job] = []
         self.jobs: list[Job] = []
@@ -132,9 +132,9 @@ class EngineTimers:
     def _retain_step(self) -> bool:
         """Do one step of the retention; return whether there is more to do."""
         if self._retention is None:
-            from rillet.host.retention import Retention  # most stores do not need it
+            from rillet.host.retention import RetentionSteps  # most stores do not need it
 
-            self._retention = Retention(self._engine)
+            self._retention = RetentionSteps(self._engine)
         return self._retention.step()
 
     def _retain(self) -> None:

@@ -337,6 +337,8 @@ def stream_row(stream: StreamStats, age: float = 0.0) -> dict[str, Any]:
         row["consumers"] = [{**plain(one), "name": to_text(encode_name(one.name))} for one in group.consumers]
         groups.append(row)
     found: dict[str, Any] = plain(stream)
+    for held in ((found["places"] or {}).get("retention") or {}).get("held", ()):
+        held["group"] = to_text(encode_name(held["group"]))
     return {**found, "name": to_text(encode_name(stream.name)), "groups": groups, "age": age,
             "bytes": stream.memory.total}  # fmt: skip
 

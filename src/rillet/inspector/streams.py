@@ -12,6 +12,7 @@ from typing import Any
 from rillet.errors import CommandError
 from rillet.inspector.filters import FieldFilter, matches
 from rillet.inspector.json_tree import json_tree
+from rillet.inspector.sampling import stream_row
 from rillet.inspector.text import shown, to_text
 from rillet.store.arguments.encoding import parse_id
 from rillet.store.display.timeline import Timeline, timeline
@@ -107,15 +108,7 @@ def whole_entry(store: Store, key: bytes, id: str) -> dict[str, Any] | None:
 def stream_info(store: Store, key: bytes) -> dict[str, Any]:
     """Return length, edges, counters, memory and groups of a stream; CommandError if there is none."""
     stats = store.stats(key, pending=1000)
-    found: dict[str, Any] = plain(stats.streams[0])
-    found["name"] = to_text(key)
-    for group in found["groups"]:
-        group["name"] = to_text(group["name"].encode("utf-8", "surrogateescape"))
-        for consumer in group["consumers"]:
-            consumer["name"] = to_text(consumer["name"].encode("utf-8", "surrogateescape"))
-    found["server"] = stats.server
-    found["time"] = stats.time
-    return found
+    return {**stream_row(stats.streams[0]), "name": to_text(key), "server": stats.server, "time": stats.time}
 
 
 def timeline_json(store: Store, key: bytes, buckets: int, start: int | None, end: int | None) -> dict[str, Any]:

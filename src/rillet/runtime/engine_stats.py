@@ -76,7 +76,7 @@ class EngineStats:
     """The counters of one engine."""
 
     __slots__ = ("commands", "errors", "commands_processed", "error_replies", "expired_keys", "expired_keys_active",
-                 "expired_fields", "expired_fields_active", "slow", "slow_us", "slowest_us",
+                 "expired_fields", "expired_fields_active", "retention_removed", "slow", "slow_us", "slowest_us",
                  "turns", "turn_commands", "most_commands", "busy_ns", "longest_ns", "cron_ns", "log_ns",
                  "input_limit_hits", "output_limit_hits", "buffer_shrinks")  # fmt: skip
     commands: readonly[list[CommandStats]]
@@ -87,6 +87,7 @@ class EngineStats:
     commands_processed: public[cython.longlong]
     error_replies: public[cython.longlong]
     expired_keys: public[cython.longlong]
+    retention_removed: public[cython.longlong]
     expired_keys_active: public[cython.longlong]
     expired_fields: public[cython.longlong]
     expired_fields_active: public[cython.longlong]
@@ -112,6 +113,8 @@ class EngineStats:
         self.commands_processed = 0
         self.error_replies = 0
         self.expired_keys = 0
+        # Entries that the retention of streams has removed.
+        self.retention_removed = 0
         # Those that the expiry cycle deleted.
         self.expired_keys_active = 0
         # Fields of hashes, in all ways and by the expiry cycle (expired_subkeys, expired_subkeys_active).

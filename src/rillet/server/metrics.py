@@ -27,6 +27,7 @@ from typing import Any
 
 import rillet
 from rillet.commands.server.info import all_commands
+from rillet.commands.stream.retention import retention_of
 from rillet.host.process_memory import memory
 from rillet.keyspace.database import Database
 from rillet.keyspace.helper_keys import consumers_key, delayed_key, order_keys, partition_of_key, retries_key
@@ -156,6 +157,18 @@ def _persistence(server: Server) -> Iterator[Metric]:
     yield _one("rdb_last_save_timestamp_seconds", "gauge", "Time of the last RDB file, in seconds since 1970.",
                facts.get("rdb_last_save_time", 0))  # fmt: skip
     yield _one("rdb_save_in_progress", "gauge", "1 during BGSAVE.", facts.get("rdb_bgsave_in_progress", 0))
+    segments = {**server.engine.services.info_sections().get("rillet", dict)()}
+    if "stream_segments" in segments:
+        yield _one("segments", "gauge", "Segments of streams on disk.", segments["stream_segments"])
+        yield _one("segment_file_bytes", "gauge", "Size of the segments.", segments["stream_segment_bytes"])
+        yield _one("stream_memory_used_bytes", "gauge", "Nodes of streams in memory.", segments["stream_memory_used"])
+        yield _one("stream_memory_limit_bytes", "gauge", "The setting stream-memory.", segments["stream_memory_limit"])
+        yield _one("segment_index_hits", "counter", "Uses of the index of a segment that was in memory.",
+                   segments["stream_index_hits"])  # fmt: skip
+        yield _one("segment_index_misses", "counter", "Uses of the index of a segment that was read.",
+                   segments["stream_index_misses"])  # fmt: skip
+    yield _one("retention_removed_entries", "counter", "Entries that the retention of streams has removed.",
+               server.engine.stats.retention_removed)  # fmt: skip
     yield _one("rdb_last_save_ok", "gauge", "0 if the last BGSAVE failed.", ok("rdb_last_bgsave_status"))
 
 
@@ -241,6 +254,12 @@ async def _streams(server: Server, finder: StreamFinder) -> list[Metric]:
     added = Metric("stream_entries_added", "counter", "Entries that were ever added to a stream.", label)
     last = Metric("stream_last_entry_timestamp_seconds", "gauge", "Time of the last generated ID.", label)
     groups = Metric("stream_groups", "gauge", "Consumer groups of a stream.", label)
+    in_memory = Metric("stream_memory_bytes", "gauge", "Bytes of the nodes of a stream in memory.", label)
+    in_segments = Metric("stream_segment_bytes", "gauge", "Bytes of the nodes of a stream in segments on disk.", label)
+    cold = Metric("stream_segment_entries", "gauge", "Entries of a stream in segments on disk.", label)
+    due = Metric("stream_retention_drops_entries", "gauge", "Entries that the retention removes next.", label)
+    held = Metric("group_retention_held_entries", "gauge", "Entries beyond the limits that a group needs.", of_group)
+    held_bytes = Metric("group_retention_held_bytes", "gauge", "Bytes beyond the limits that a group needs.", of_group)
     delayed = Metric("stream_delayed_entries", "gauge", "Entries that wait until they are due.", label)
     retries = Metric("group_retries", "gauge", "Messages that wait for their retry.", of_group)
     keys = Metric("group_ordered_keys", "gauge", "Keys with pending messages in an order by key.", of_group)
@@ -268,10 +287,20 @@ async def _streams(server: Server, finder: StreamFinder) -> list[Metric]:
         groups.add(len(stream.groups), *place)
         delayed.add(_waiting(engine.databases[index], delayed_key(key)), *place)
         now = engine.clock.now_ms()
+        in_memory.add(stream.node_bytes, *place)
+        in_segments.add(stream.sealed_bytes, *place)
+        cold.add(stream.sealed_entries, *place)
+        kept = retention_of(engine.databases[index], key, stream, now)
+        if kept is not None:
+            due.add(kept[b"drops-entries"] or 0, *place)
+        holding = {} if kept is None else {name: figures for name, *figures in kept[b"held"]}
         for group in list(islice(stream.groups.values(), GROUPS - exported)):
             exported += 1
             name = (*place, _name(group.name))
             pending.add(group.pending_count, *name)
+            if kept is not None:
+                held.add(holding.get(group.name, (0,))[0], *name)
+                held_bytes.add(holding.get(group.name, (0, 0))[1], *name)
             consumers.add(len(group.consumers), *name)
             retries.add(_waiting(engine.databases[index], retries_key(key, group.name)), *name)
             _, lanes, turns = order_keys(key, group.name)
@@ -287,8 +316,8 @@ async def _streams(server: Server, finder: StreamFinder) -> list[Metric]:
             if behind is not None:
                 lag.add(behind, *name)
         complete = complete and (exported < GROUPS or number + 1 == len(wanted))
-    return [length, added, last, groups, delayed, lag, pending, oldest, retries, keys, ordered, owned, lease,
-            consumers, silent,
+    return [length, added, last, groups, in_memory, in_segments, cold, due, held, held_bytes, delayed, lag, pending,
+            oldest, retries, keys, ordered, owned, lease, consumers, silent,
             _one("streams_complete", "gauge", "1 if all streams and groups are in this scrape.", complete)]  # fmt: skip
 
 

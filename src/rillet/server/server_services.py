@@ -171,7 +171,7 @@ class DurableServices(FileServices, ServerServices):
         say(text, LEVELS.index(level))
 
     def info_sections(self) -> Mapping[str, Callable[[], Mapping[str, Any]]]:
-        """Return the fields of INFO clients, stats and persistence."""
+        """Return the fields of INFO clients, stats, persistence and rillet."""
         stats, children = self._server.stats, self._files.children
         self._server.client_memory.measure_few()
         return {
@@ -180,6 +180,7 @@ class DurableServices(FileServices, ServerServices):
             "clients": stats.clients,
             "stats": lambda: {**stats.stats(), **children.stats()},
             "persistence": self._files.info,
+            "rillet": self._files.stream_info,
         }
 
     def reset_stats(self) -> None:

@@ -4,6 +4,7 @@
     for stream in stats.streams:
         stream.length, stream.first_id, stream.rate          rate: entries per second between two samples
         stream.memory.listpacks, stream.memory.note
+        stream.places.bytes_in_segments            of rillet; with the retention, what it removes and what groups keep
         for group in stream.groups:
             group.lag, group.lag_note, group.pending, group.ages, group.oldest_ms
             group.retries, stream.delayed              what waits until it is due
@@ -40,7 +41,15 @@ from rillet.keyspace.helper_keys import consumers_key, delayed_key, order_keys, 
 from rillet.store.arguments.encoding import decode
 from rillet.store.consuming.delays import WAITING, delayed_of, retries_of, waiting_command
 from rillet.store.entry import Entry, named
-from rillet.store.info_records import ConsumerInfo, GroupInfo, consumers_of, groups_of, pending_of
+from rillet.store.info_records import (
+    ConsumerInfo,
+    GroupInfo,
+    StreamPlaces,
+    consumers_of,
+    groups_of,
+    pending_of,
+    places_of,
+)
 from rillet.store.transports.transport import raised
 from rillet.types.stream.id import StreamID
 
@@ -152,10 +161,11 @@ class GroupStats:
 
 @dataclass(frozen=True, slots=True)
 class StreamStats:
-    """A stream: length, nodes, edges, counters, memory, groups.
+    """A stream: length, nodes, edges, counters, memory, groups, places.
 
     entries_added, max_deleted_id: None before Redis 7.0. rate: entries added per second since the previous sample, None
-    without one. nodes: listpacks; rax_nodes: nodes of the tree. delayed: entries that are added later.
+    without one. nodes: listpacks; rax_nodes: nodes of the tree. delayed: entries that are added later. places: what is
+    in memory and in segments, and the retention; None if the server is not rillet.
     """
 
     name: str
@@ -171,6 +181,7 @@ class StreamStats:
     memory: StreamMemory
     groups: list[GroupStats]
     delayed: Waiting
+    places: StreamPlaces | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +279,8 @@ def _stream(key: bytes, about: Any, groups: Any, server: str, pending: int,
     )  # fmt: skip
     for group in groups_of(groups):
         stream.groups.append((yield from _group(key, stream, group, server, pending)))
+    places = (yield [b"RILLET.XINFO", key]) if _is_rillet(server) else None
+    stream = replace(stream, places=places_of(places) if isinstance(places, (list, dict)) else None)
     return replace(stream, memory=(yield from _memory(key, server))) if memory else stream
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, cast, overload
 
-from rillet.errors import CommandError
+from rillet.errors import CommandError, NoPerm
 from rillet.extras import require
 from rillet.keyspace.helper_keys import delayed_key
 from rillet.store.arguments.argument_checks import flag, integer_of, items_of, whole_number
@@ -36,7 +36,7 @@ from rillet.store.consuming.delays import (
 from rillet.store.consuming.delivery_options import DeliveryOptions, End, Stop
 from rillet.store.entry import Entry, T, Where, entries_of, named, stream_part
 from rillet.store.group import Group
-from rillet.store.info_records import GroupInfo, Retention, groups_of, places_of
+from rillet.store.info_records import GroupInfo, Retention, StreamPlaces, groups_of, places_of
 from rillet.store.typed.forms import Form, OnInvalid, append_value, typed_entries
 from rillet.types.stream.id import MAX, StreamID
 
@@ -302,14 +302,8 @@ class Stream(Generic[T]):
 
     def retention(self) -> Retention | None:
         """Return the policy of `retain`, what it removes next, and what groups hold back; None without a policy."""
-        from rillet.store.arguments.retention import is_unknown
-
-        try:
-            return places_of(self.store.run([b"RILLET.XINFO", self.key])).retention
-        except CommandError as error:
-            if is_unknown(error):
-                return None
-            raise
+        places = self._places()
+        return None if places is None else places.retention
 
     def configure_idmp(self, *, duration: Seconds | None = None, max_entries: int | None = None) -> None:
         """Set how many message IDs per producer an existing stream stores, and for how long (XCFGSET, Redis 8.6).
@@ -553,16 +547,34 @@ class Stream(Generic[T]):
     @property
     def last_id(self) -> StreamID:
         """The last ID that was assigned (0-0 if the stream does not exist); its entry may have been deleted."""
-        return StreamID.parse(self.info()["last-generated-id"]) if self.exists() else StreamID(0, 0)
+        if not self.exists():
+            return StreamID(0, 0)
+        return StreamID.parse(named(self.store.run([b"XINFO", b"STREAM", self.key]))["last-generated-id"])
 
     def info(self, full: bool = False, count: int | None = None) -> dict[str, Any]:
-        """Return the fields of XINFO STREAM; full=True adds groups, consumers and pending entries."""
+        """Return the fields of XINFO STREAM; full=True adds groups, consumers and pending entries.
+
+        Of rillet, also `places`: what is in memory and in segments, and the retention (RILLET.XINFO, StreamPlaces).
+        """
         argv: list[bytes] = [b"XINFO", b"STREAM", self.key]
         if flag(full, "full"):
             argv.append(b"FULL")
             if count is not None:
                 argv += [b"COUNT", integer_of(count, "count", 0)]
-        return named(self.store.run(argv))
+        found = named(self.store.run(argv))
+        places = self._places()
+        return found if places is None else {**found, "places": places}
+
+    def _places(self) -> StreamPlaces | None:
+        """Return where the entries are; None from another server than rillet."""
+        from rillet.store.arguments.retention import is_unknown
+
+        try:
+            return places_of(self.store.run([b"RILLET.XINFO", self.key]))
+        except CommandError as error:
+            if is_unknown(error) or isinstance(error, NoPerm):
+                return None
+            raise
 
     # -- Arrow -----------------------------------------------------------------------------------------
 

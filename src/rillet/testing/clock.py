@@ -23,7 +23,7 @@ import weakref
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from rillet.host.retention import Retention
+from rillet.host.retention import RetentionSteps
 from rillet.keyspace.clock import ManualClock
 from rillet.store.arguments.store_settings import MEMORY, settings_of
 from rillet.store.backends.backend import MemoryBackend
@@ -82,7 +82,7 @@ class StoreClock:
                     self._clock.advance(1)
                     expire_keys(transport.engine)
                     self._clock.advance(-1)
-                    Retention(transport.engine).run()
+                    RetentionSteps(transport.engine).run()
                     end_timeouts(transport.engine)
 
     def __repr__(self) -> str:

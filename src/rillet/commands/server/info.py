@@ -106,6 +106,7 @@ def all_commands(engine: CommandEngine | None = None) -> Iterable[Command]:
         yield from (entry.subcommands or {}).values()
 
 
+_OWN = "rillet"  # the section that Redis does not have; it appears only if it has fields
 # Section -> its head and function, in Redis's order; `since` and `valkey`: the servers that have it.
 class _Section(NamedTuple):
     name: str
@@ -130,7 +131,7 @@ _SECTIONS = tuple(_Section(*row) for row in (
     ("cluster", "Cluster", sections.cluster), ("cluster_info", "Cluster Info", sections.empty, NEVER),
     ("scriptingengines", "Scripting Engines", sections.scripting_engines, NEVER),
     ("keyspace", "Keyspace", sections.keyspace), ("keysizes", "Keysizes", key_sizes, 80, False),
-    ("debug", "Debug", sections.debug, 72),
+    ("debug", "Debug", sections.debug, 72), (_OWN, "Rillet", sections.rillet),
 ))  # fmt: skip
 _HEADS = {section.name: section.head for section in _SECTIONS}
 # Sections that INFO without arguments omits. KEYSIZES reads all keys, so only its name and `all` select it.
@@ -164,6 +165,8 @@ def info_text(engine: CommandEngine, wanted: list[str]) -> bytes:
         facts = {**by_name[name](engine)} if name in by_name else {}
         if name in services:
             facts.update(services[name]())
+        if name == _OWN and not facts:
+            continue
         rows = (f"{key}:{value}" for key, value in facts.items())
         if name == "modules" and engine.modules is not None:
             rows = iter(engine.modules.rows())

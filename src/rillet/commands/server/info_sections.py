@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from rillet.commands.server.replica import replica_info
+from rillet.keyspace.helper_keys import RETENTION
 from rillet.runtime.admission import FEW_REPLICAS, READ_ONLY
 from rillet.runtime.memory import script_stats
 from rillet.runtime.pause import PAUSE_WRITES
@@ -396,6 +397,15 @@ def scripting_engines(engine: CommandEngine) -> Facts:
         "engines_count": 1, "engines_total_used_memory": used, "engines_total_memory_overhead": overhead,
         "engine_0": f"name=LUA,module=built-in,abi_version=4,used_memory={used},memory_overhead={overhead}",
     }  # fmt: skip
+
+
+def rillet(engine: CommandEngine) -> Facts:
+    """Return INFO rillet: the retention of streams; a server with segments adds where the entries of streams are."""
+    if all(database.keys.find(RETENTION) < 0 for database in engine.databases):
+        return {}
+    from rillet.commands.stream.retention import figures  # few engines need it
+
+    return figures(engine)
 
 
 def empty(_engine: CommandEngine) -> Facts:

@@ -21,7 +21,7 @@ XTRIM.
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rillet.commands.arguments import integer, syntax_error
 from rillet.commands.replies import write_tree
@@ -29,6 +29,7 @@ from rillet.commands.stream import command
 from rillet.commands.stream.arguments import option
 from rillet.commands.stream.lookup import lookup_read
 from rillet.errors import CommandError, SegmentUnreadable, WrongType
+from rillet.keyspace.database import Database
 from rillet.keyspace.helper_keys import RETENTION
 from rillet.runtime.session import Session
 from rillet.types.hash import Hash
@@ -36,8 +37,13 @@ from rillet.types.stream.id import format_id
 from rillet.types.stream.retention import Amount, Cut, Policy, policy_of
 from rillet.types.stream.stream import Stream
 
+if TYPE_CHECKING:
+    from rillet.runtime.command_engine import CommandEngine
+
 NO_GROUP = "no group: with groups=acknowledged, entries stay until a group has acknowledged them"
 MALFORMED = "the policy is malformed, so nothing goes: set it again"
+MEASURED = 100
+"""Streams whose retention INFO measures."""
 _LIMITS = (b"age", b"entries", b"bytes")
 
 
@@ -104,12 +110,13 @@ def xinfo(session: Session, argv: list[bytes]) -> None:
         b"entries-in-memory": stream.length - stream.sealed_entries, b"bytes-in-memory": stream.node_bytes,
         b"nodes-in-segments": stream.sealed, b"entries-in-segments": stream.sealed_entries,
         b"bytes-in-segments": stream.sealed_bytes, b"ranges": stream.ranges,
-        b"retention": _retention(session, key, stream),
+        b"retention": retention_of(session.db, key, stream, session.now_ms()),
     })  # fmt: skip
 
 
-def _retention(session: Session, key: bytes, stream: Stream) -> dict[bytes, Any] | None:
-    policies = session.db.peek(RETENTION)
+def retention_of(database: Database, key: bytes, stream: Stream, now: int) -> dict[bytes, Any] | None:
+    """Return the retention of a stream as RILLET.XINFO shows it, None without a policy. now: ms since the epoch."""
+    policies = database.peek(RETENTION)
     text = policies.get(key) if isinstance(policies, Hash) else None
     if text is None:
         return None
@@ -119,7 +126,7 @@ def _retention(session: Session, key: bytes, stream: Stream) -> dict[bytes, Any]
                 b"note": MALFORMED.encode()}  # fmt: skip
     due = stream.first_ms + policy.age + 1 if policy.age and stream.length else None
     try:
-        effect, held = _dropped(session, stream, policy)
+        effect, held = _dropped(stream, policy, now)
         note = NO_GROUP if policy.acknowledged and not stream.groups else ""
     except SegmentUnreadable as error:
         effect, held, note = _effect(None, None, None), [], str(error)
@@ -134,10 +141,10 @@ def _effect(entries: int | None, size: int | None, first: bytes | None) -> dict[
     return {b"drops-entries": entries, b"drops-bytes": size, b"keeps-from": first}
 
 
-def _dropped(session: Session, stream: Stream, policy: Policy) -> tuple[dict[bytes, Any], list[list[Any]]]:
+def _dropped(stream: Stream, policy: Policy, now: int) -> tuple[dict[bytes, Any], list[list[Any]]]:
     """Return what the next steps remove, and what each group holds back of the rest that exceeds the limits."""
     wanted = Cut()
-    wanted.find(stream, policy, session.now_ms(), None)
+    wanted.find(stream, policy, now, None)
     end = (wanted.ms, wanted.seq)
     needs = []
     for group in stream.sorted_groups() if policy.acknowledged else []:
@@ -150,11 +157,31 @@ def _dropped(session: Session, stream: Stream, policy: Policy) -> tuple[dict[byt
     entries, size = before[end]
     held = [[name, entries - before[at][0], size - before[at][1], format_id(*at)] for at, name in needs]
     kept = min((at for at, _ in needs), default=end)
-    if policy.acknowledged and not stream.groups:
-        kept = (0, 0)
-    if kept == (0, 0) or before.get(kept, (0, 0))[0] == 0:
+    if (policy.acknowledged and not stream.groups) or before[kept][0] == 0:
         return _effect(0, 0, None), held
     return _effect(*before[kept], format_id(*kept)), held
 
 
-__all__ = ["NO_GROUP"]
+def figures(engine: CommandEngine) -> dict[str, int]:
+    """Return the fields of INFO rillet about retention; none without a policy. O(nodes that exceed the limits)"""
+    streams = [(database, key) for database in engine.databases
+               if isinstance(policies := database.peek(RETENTION), Hash) for key in policies]  # fmt: skip
+    if not streams:
+        return {}
+    due = due_bytes = held = held_bytes = 0
+    for database, key in streams[:MEASURED]:
+        stream = database.peek(key)
+        found = retention_of(database, key, stream, engine.clock.now_ms()) if isinstance(stream, Stream) else None
+        if found is not None:
+            due += found[b"drops-entries"] or 0
+            due_bytes += found[b"drops-bytes"] or 0
+            held += max((one[1] for one in found[b"held"]), default=0)
+            held_bytes += max((one[2] for one in found[b"held"]), default=0)
+    return {
+        "retention_streams": len(streams), "retention_removed_entries": engine.stats.retention_removed,
+        "retention_drops_entries": due, "retention_drops_bytes": due_bytes, "retention_held_entries": held,
+        "retention_held_bytes": held_bytes,
+    }  # fmt: skip
+
+
+__all__ = ["NO_GROUP", "figures", "retention_of"]

@@ -1,5 +1,5 @@
 // Stream: timeline with holes and trims, entries as a table that is fetched as it scrolls, live tail, filters, export.
-import { html, useState, useEffect, useRef, useMemo, useCallback, useGet, useFeed, get, go, link, number, perTime, size, moment, timeTicks, msOf, isTime, named } from "./base.js";
+import { html, useState, useEffect, useRef, useMemo, useCallback, useGet, useFeed, get, go, link, number, perTime, size, duration, moment, timeTicks, msOf, isTime, named } from "./base.js";
 import { Card, Chart, ChooseStream, EntryDetail, KeyPicker, Name, Problem, Empty } from "./parts.js";
 
 const PAGE = 100, KEEP = 400, ROW = 32;
@@ -253,6 +253,17 @@ function toPosition(text) {
   return Number.isNaN(ms) ? null : String(ms);
 }
 
+// Where the entries of rillet's streams are, and what the retention keeps.
+function Places({ places }) {
+  const kept = places && places.retention;
+  if (!places || (!places.ranges && !kept)) return null;
+  const limits = kept ? [kept.age !== null && `for ${duration(kept.age * 1000)}`, kept.entries !== null && `up to ${number(kept.entries)} entries`, kept.bytes !== null && `up to ${size(kept.bytes)}`].filter(Boolean) : [];
+  return html`<div class="note small">
+    ${places.ranges ? html`<p>In memory ${number(places.entries_in_memory)} entries (${size(places.bytes_in_memory)}), in segments on disk ${number(places.entries_in_segments)} (${size(places.bytes_in_segments)}).</p>` : null}
+    ${kept ? html`<p>Kept ${limits.join(", ")}${kept.groups === "ignore" ? "" : ", and what a group has not acknowledged"}. ${kept.drops_entries ? `Next, ${number(kept.drops_entries)} entries (${size(kept.drops_bytes)}) before ${kept.keeps_from} go. ` : ""}${kept.due ? `The first entry is too old from ${moment(kept.due * 1000)} on. ` : ""}${kept.note}</p>` : null}
+    ${kept && kept.held.length ? html`<ul>${kept.held.map((one) => html`<li key=${one.group}><b><${Name} text=${one.group} /></b> holds back ${number(one.entries)} entries (${size(one.bytes)}) from ${one.first_id} on</li>`)}</ul>` : null}</div>`;
+}
+
 const FILTERS = 'A comma separates filters; a value with a comma is in quotation marks: name="Doe, Jane"';
 
 export default function StreamView({ place, values, overview, theme }) {
@@ -282,6 +293,7 @@ export default function StreamView({ place, values, overview, theme }) {
   return html`<div class="grid">
     <div class="row"><${KeyPicker} view="stream" value=${stream} overview=${overview} />
       ${info ? html`<span class="muted small">${number(info.length)} entries · ${size(info.memory && info.memory.total)} · ${number(info.nodes)} nodes · <a href=${link("groups", { key: stream })}>${info.groups.length} groups</a> · <a href=${link("bytes", { key: stream })}>bytes</a>${info.rate !== null && info.rate !== undefined ? ` · ${perTime(info.rate)}` : ""}</span>` : null}</div>
+    ${info ? html`<${Places} places=${info.places} />` : null}
     <${Problem} text=${error} />
     ${stream === undefined ? html`<${ChooseStream} view="stream" overview=${overview} />` : null}
     ${stream !== undefined && !error ? html`
