@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,3 +104,19 @@ def test_declarative_pipelines(flights: str, judge: Judge, tmp_path: Path) -> No
     assert printed.count("has COMPLETED") == 3, printed
     with judge.client() as client:
         assert client.xlen("late") == 29
+
+
+def test_a_session_logs_no_warning_about_the_source(tmp_path: Path) -> None:
+    """Spark has found the source in the package pyspark_rillet before; afterwards, its logger is as before."""
+    script = """
+import rillet.spark
+spark = rillet.spark.session("local[1]")
+rillet.spark.register(spark)
+spark.dataSource.register(rillet.spark.RilletDataSource)
+spark.stop()
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert [line.partition(": ")[2] for line in ended.stderr.splitlines() if "replaced" in line] == [
+        "The data source rillet replaced a previously registered data source."
+    ]

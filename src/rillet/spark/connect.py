@@ -14,12 +14,13 @@ import io
 import pickle
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_REGISTRY = "org.apache.spark.sql.execution.datasources.DataSourceManager"
 Work = Callable[[Sequence[tuple[Any, ...]]], list[Any]]
 """Runs (function, arguments ...) tuples as tasks and returns their results, in order."""
 
@@ -37,6 +38,36 @@ def default_parallelism(spark: SparkSession) -> int | None:
         spark.range(1 << 20).explain()
     splits = re.search(r"splits=(?:Some\()?([0-9]+)", plan.getvalue())
     return int(splits[1]) if splits else None
+
+
+@contextmanager
+def replacing_quietly(spark: SparkSession) -> Iterator[None]:
+    """Keep Spark's warning that a source was "replaced" out of the log: it has found the one in pyspark_rillet itself.
+
+    Where the user has set a level for this logger, or Spark does not log by log4j, nothing changes.
+    """
+    if is_connect(spark):  # the server logs
+        yield
+        return
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+    context = None
+    try:
+        log4j: Any = spark._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
+        context = log4j.LogManager.getContext(False)
+        settings = context.getConfiguration()
+        if not settings.getLoggers().containsKey(_REGISTRY):
+            log4j.core.config.Configurator.setLevel(_REGISTRY, log4j.Level.ERROR)
+        else:
+            context = None
+    except (Py4JError, TypeError):
+        context = None
+    try:
+        yield
+    finally:
+        if context is not None:
+            settings.removeLogger(_REGISTRY)
+            context.updateLoggers()
 
 
 def python_tasks(spark: SparkSession) -> Work:

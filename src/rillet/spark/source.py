@@ -32,7 +32,7 @@ from rillet.client.address import Address
 from rillet.client.errors import ConnectionLost
 from rillet.client.servers import Servers
 from rillet.errors import RilletError
-from rillet.spark.connect import default_parallelism
+from rillet.spark.connect import default_parallelism, replacing_quietly
 from rillet.spark.errors import plainly
 from rillet.spark.failed_reader import FailedReader
 from rillet.spark.groups.delivered_reader import read_delivered
@@ -200,7 +200,7 @@ def register(spark: SparkSession) -> None:
     spark.conf.set(SWITCH, "true")
     settings = {"default_parallelism": default_parallelism(spark), "pushes_filters": True}
     # Spark pickles a class created in a function with its attributes, an imported class only by name.
-    with found_on_driver(spark):
+    with found_on_driver(spark), replacing_quietly(spark):
         register_again(spark, type("RilletDataSource", (RilletDataSource,), settings))
         if sys.version_info >= (3, 11):
             # Imported here: each of Spark's Python processes imports this module, and only those of changes need the
