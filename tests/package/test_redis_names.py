@@ -258,3 +258,14 @@ def test_the_page_has_the_names_of_articles() -> None:
             "streamIterator", "streamNACK", "lpInsert", "raxLowWalk", "quicklistNode", "zslInsert",
             "redisDb", "activeExpireCycle", "ACTIVE_EXPIRE_CYCLE_FAST", "RM_CreateDataType", "hashTypeSet"}  # fmt: skip
     assert named <= mapped
+
+
+def test_the_functions_of_the_tour_exist() -> None:
+    """Its steps name functions and classes with their file; † is for the tables of names only."""
+    text = (ROOT / "docs" / "tour.md").read_text(encoding="utf-8")
+    steps = re.findall(r"^\d+\. (.*?)(?=\n\d+\. |\n\n)", text, re.MULTILINE | re.DOTALL)
+    assert len(re.findall(r"^## \d", text, re.MULTILINE)) == 8
+    found = [name for step in steps for name in names(step, ())]
+    assert len(found) > 150
+    wrong = {f"{name.files}: {name.name}": why for name in found if (why := problem(name)) and "†" not in why}
+    assert wrong == {}
