@@ -198,6 +198,7 @@ TYPED = (
     "store/arguments/encoding",
     "store/typed/field_table",
     "host/engine_lock",
+    "store/transports/thread_sessions",
 )
 
 PLAIN = (
@@ -242,7 +243,6 @@ PLAIN = (
     "persistence/disk",
     "persistence/aof/buffer",
     "store/transports/thread_end",
-    "store/transports/thread_sessions",
     "store/transports/in_process",
 )
 

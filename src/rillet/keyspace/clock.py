@@ -24,7 +24,8 @@ if cython.compiled:
     )
     from cython.cimports.rillet._extern import PyCFunction_Check, PyCFunction_GetFunction
 
-    # The C function behind time.time_ns when this module was imported.
+    # The names of the module `time`, and the C function behind time.time_ns when this module was imported.
+    _names = cython.declare(dict, time.__dict__)
     _genuine = cython.declare(cython.p_void, cython.NULL)
     if PyCFunction_Check(time.time_ns):
         _genuine = PyCFunction_GetFunction(time.time_ns)
@@ -35,7 +36,7 @@ if cython.compiled:
 def _is_genuine() -> cython.bint:
     """Return whether no test has replaced Python's clock; compiled only."""
     if cython.compiled:
-        function = time.time_ns
+        function: object = _names["time_ns"]
         if PyCFunction_Check(function):
             return PyCFunction_GetFunction(function) == _genuine
     return False

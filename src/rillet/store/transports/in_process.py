@@ -34,8 +34,8 @@ from weakref import ref
 
 from rillet.columns.receive_buffer import ReceiveBuffer
 from rillet.errors import CommandError, Misconf, NestedCall, StoreClosed
-from rillet.host.engine_lock import has_turn
-from rillet.host.engine_thread import EngineThread, steady_names
+from rillet.host.engine_lock import is_waiting
+from rillet.host.engine_thread import EngineThread
 from rillet.protocol.command_parser import CommandParser
 from rillet.protocol.reply_parser import parse_all
 from rillet.runtime import session_state
@@ -62,10 +62,11 @@ NESTED = (
 class InProcessTransport(ThreadSessions):
     """Runs commands on the engine in this process. Each thread has a session; a lock makes each command atomic."""
 
+    clustered = False
+
     def __init__(self, engine: Engine, lock: Any) -> None:
         super().__init__(engine, lock)
         self.undelivered = Undelivered()
-        self._steady = steady_names()
         self.disk = EngineThread()  # syncs the log for tasks
 
     # -- interrupted calls -----------------------------------------------------------------------------
@@ -137,8 +138,8 @@ class InProcessTransport(ThreadSessions):
         if inside:
             self._check_nested(commands, draining)
         self._check_transaction(commands)
-        # If this thread is the next to get the lock, other threads wait for it, so no command may block.
-        together = len(commands) > 1 or has_turn(self.lock)
+        # If this thread already waits for the lock, other threads will wait for it, so no command may block.
+        together = len(commands) > 1 or is_waiting(self.lock)
         with self.lock:
             session = self._new_session(ref(self._thread.presence))
         local.session, local.apart, local.busy, local.draining = session, True, inside or together, False
@@ -175,29 +176,19 @@ class InProcessTransport(ThreadSessions):
 
     # -- commands --------------------------------------------------------------------------------------
 
-    def execute_raw(self, argv: list[bytes]) -> bytes:
-        """Run one command and return the bytes of its reply; wait if the command blocks."""
+    def _execute_nested(self, argv: list[bytes]) -> bytes:
+        return self._nested([argv])[0]
+
+    def _execute_shielded(self, argv: list[bytes]) -> bytes:
         local = self._thread.state or self._thread.own_state()
-        if local.busy:
+        if local.busy or self._inside():
             return self._nested([argv])[0]
-        session = local.session
-        if session is None:
-            session = self.session()
+        session = local.session or self.session()
         local.busy = True
         try:
-            if argv[0] in self._steady and not self.engine.notify_events and self.engine.modules is None:
-                with self.lock as alone:
-                    if not alone and self._under_way():
-                        return self._nested([argv])[0]
-                    raw = self._run(session, argv)
-                    log = self.engine.log
-                    position = 0 if log is None else log.write()
-            else:
-                if self._inside():
-                    return self._nested([argv])[0]
-                if changes_connection(argv):
-                    session = self._leave_tasks()
-                raw, log, position = self.shielded(self._step, session, argv)
+            if changes_connection(argv):
+                session = self._leave_tasks()
+            raw, log, position = self.shielded(self._step, session, argv)
             if position:
                 raw = self._once_safe(log, position, session, raw)
             return self._wait(session) if raw is None else raw
@@ -403,10 +394,10 @@ class InProcessTransport(ThreadSessions):
     def _wait(self, session: Session) -> bytes:
         """Wait until a blocked session has its reply, its timeout expires, or the caller is interrupted.
 
-        In a signal handler that interrupted this thread while it has the lock, or is the next to get it, the command
-        replies as if its timeout had expired: other threads wait for this one.
+        In a signal handler that interrupted this thread while it has the lock, or waits for it, the command replies as
+        if its timeout had expired: other threads wait for this one.
         """
-        if self.lock._is_owned() or has_turn(self.lock):
+        if self.lock._is_owned() or is_waiting(self.lock):
             with self.lock:
                 self.engine.blocking.expire(session)
         while (remaining := self._briefly(self._remaining, session)) is None or remaining > 0:
@@ -565,7 +556,7 @@ class InProcessTransport(ThreadSessions):
 
     def after_fork(self, lock: Any) -> None:
         """In a forked child with a copy of the engine: use a new lock, and forget the parent's other threads."""
-        self.lock = lock
+        self.use_lock(lock)
         self.undelivered.after_fork()
         self.forget_dead_threads()  # the session of a thread that ended would still receive entries
 

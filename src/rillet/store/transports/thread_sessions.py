@@ -5,7 +5,7 @@
     others      redis-py connections and subscriptions (`open_session`)
 
 A step of the engine runs where nothing can interrupt it: in the engine's thread, or, if the step executes no command
-and is compiled, in the caller's thread (rillet.host.engine_thread).
+and is compiled, in the caller's thread (rillet.host.engine_thread). So does a single steady command (`execute_raw`).
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 from weakref import ReferenceType, ref
 
+from rillet._cython import cython, public, readonly
 from rillet.errors import StoreClosed
-from rillet.host.engine_lock import COMPILED_STEPS, has_turn
-from rillet.host.engine_thread import EngineThread
+from rillet.host.engine_lock import COMPILED_STEPS, FairLock, is_waiting, this_thread
+from rillet.host.engine_thread import EngineThread, steady_names
+from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime.engine import Engine
 from rillet.runtime.session import Session
 from rillet.store.transports.thread_end import OfThread, Presence
@@ -25,16 +27,23 @@ from rillet.store.transports.wakeners import MessageDelivery, ThreadWakener
 Result = TypeVar("Result")
 
 
-class _State:
+@cython.final
+@cython.cclass
+class ThreadState:
     """A thread's session, whether one of its calls is under way, and whether it runs encoded commands."""
 
     __slots__ = ("apart", "busy", "draining", "of_tasks", "session")
+    session: public[Session | None]
+    apart: public[cython.bint]
+    of_tasks: public[Session | None]
+    busy: public[cython.bint]
+    draining: public[cython.bint]
 
     def __init__(self) -> None:
-        self.session: Session | None = None
+        self.session = None
         # Tasks have another session if a synchronous call changed the state of its session.
         self.apart = False
-        self.of_tasks: Session | None = None
+        self.of_tasks = None
         self.busy = False
         self.draining = False
 
@@ -42,26 +51,125 @@ class _State:
 class _OfThread(OfThread):
     """Leads to the calling thread's state."""
 
-    new_state = _State
-    state: _State | None
-    own_state: Callable[[], _State]
+    new_state = ThreadState
+    state: ThreadState | None
+    own_state: Callable[[], ThreadState]
 
 
+@cython.cclass
 class ThreadSessions:
     """The sessions of an engine; each thread has one."""
 
-    clustered = False
+    engine: readonly[Engine]
+    lock: readonly[Any]
+    closed: public[cython.bint]
+    database: public[cython.int]
+    _thread: readonly[Any]
+    _sessions: readonly[dict[Session, ReferenceType[Presence]]]
+    _extra_sessions: readonly[dict[Session, None]]
+    _owners: readonly[dict[Session, ReferenceType[Any]]]
+    _shield: public[EngineThread]
+    _steady: readonly[set[bytes]]
+    _fair: FairLock | None
+    _last_thread: cython.ulong
+    _last_state: ThreadState | None
+    _last_presence: Any
 
     def __init__(self, engine: Engine, lock: Any) -> None:
         self.engine = engine
-        self.lock = lock
         self.closed = False
         self.database = 0  # in which new sessions begin
+        self._sessions = {}  # with the presence of its thread
+        self._extra_sessions = {}
+        self._owners = {}  # of sessions that end with their owner
+        self._steady = steady_names()
         self._thread = _OfThread()
-        self._sessions: dict[Session, ReferenceType[Presence]] = {}  # with the presence of its thread
-        self._extra_sessions: dict[Session, None] = {}
-        self._owners: dict[Session, ReferenceType[Any]] = {}  # of sessions that end with their owner
         self._shield = EngineThread()
+        self.use_lock(lock)
+        # The thread of the last call of `execute_raw`: a use of a threading.local takes as long as a small command.
+        self._last_thread = 0
+        self._last_state = None
+        self._last_presence = None
+
+    def use_lock(self, lock: Any) -> None:
+        """Use this lock, as a forked child must."""
+        self.lock = lock
+        self._fair = lock if COMPILED_STEPS else None
+
+    # -- a command ---------------------------------------------------------------------------------------
+
+    def execute_raw(self, argv: list[bytes]) -> bytes:
+        """Run one command and return the bytes of its reply; wait if the command blocks."""
+        fair: FairLock | None = self._fair
+        if fair is None or argv[0] not in self._steady or self.engine.notify_events or self.engine.modules is not None:
+            return self._execute_shielded(argv)
+        local: ThreadState = self._state_here()
+        session: Session | None = local.session
+        if local.busy:
+            return self._execute_nested(argv)
+        if session is None:
+            session = self.session()
+        out: ReplyWriter = session.out
+        local.busy = True
+        try:
+            if fair.enter() > 1 and self._under_way():
+                fair.leave()
+                return self._execute_nested(argv)
+            try:
+                if self.closed:
+                    raise StoreClosed("the store is closed")
+                raw: bytes | None = out.take_bytes() if self.engine.execute(session, argv) else None
+                log = self.engine.log
+                position = 0 if log is None else log.write()
+            finally:
+                fair.leave()
+            if position:
+                raw = self._once_safe(log, position, session, raw)
+            return self._wait(session) if raw is None else raw
+        except BaseException:
+            self._abandon(session, argv)
+            raise
+        finally:
+            local.busy = False
+
+    @cython.cfunc
+    def _state_here(self) -> ThreadState:
+        """Return the state of the calling thread."""
+        if self._last_thread == this_thread() and self._last_presence() is not None:
+            assert self._last_state is not None
+            return self._last_state
+        local: ThreadState = self._thread.own_state()
+        presence: Any = ref(self._thread.presence)
+        before: Any = (self._last_state, self._last_presence)  # freed after the changes, which other threads see at once
+        self._last_thread, self._last_state, self._last_presence = this_thread(), local, presence
+        del before
+        return local
+
+    def _execute_shielded(self, argv: list[bytes]) -> bytes:
+        """Do `execute_raw` for a command that an interrupt could tear."""
+        raise NotImplementedError
+
+    def _execute_nested(self, argv: list[bytes]) -> bytes:
+        """Do `execute_raw` inside another call of this thread."""
+        raise NotImplementedError
+
+    def _under_way(self) -> bool:
+        """Return whether a command or its write to the log is under way. The caller must hold the lock."""
+        raise NotImplementedError
+
+    def _once_safe(self, log: Any, position: int, session: Session, raw: bytes | None) -> bytes | None:
+        """Return the reply once the log is synced past the offset."""
+        raise NotImplementedError
+
+    def _wait(self, session: Session) -> bytes:
+        """Wait for the reply of a blocked session."""
+        raise NotImplementedError
+
+    def _abandon(self, session: Session, argv: list[bytes] | None = None) -> None:
+        """End the session of an interrupted call."""
+        raise NotImplementedError
+
+    # -- sessions ----------------------------------------------------------------------------------------
 
     def session(self) -> Session:
         """Return this thread's session."""
@@ -176,7 +284,7 @@ class ThreadSessions:
 
         It has the lock, or it waits for it and a signal handler runs.
         """
-        return bool(self.lock._is_owned()) or has_turn(self.lock)
+        return bool(self.lock._is_owned()) or is_waiting(self.lock)
 
     def shielded(self, step: Callable[..., Result], *arguments: Any) -> Result:
         """Run a step of the engine so that no signal handler and no exception from outside can interrupt it."""
@@ -213,4 +321,4 @@ class SeparateSession:
             self._sessions._end(session)
 
 
-__all__ = ["SeparateSession", "ThreadSessions"]
+__all__ = ["SeparateSession", "ThreadSessions", "ThreadState"]
