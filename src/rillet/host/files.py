@@ -66,6 +66,7 @@ class EngineFiles(ABC):
         limit = engine.settings.stream_memory or (0 if engine.segments is None else engine.segments.stored_limit())
         if not limit:
             return
+        from rillet.host.cold_reads import ColdReads
         from rillet.host.sealing import Sealing
         from rillet.persistence.segments.folder import SegmentFolder
 
@@ -78,6 +79,7 @@ class EngineFiles(ABC):
         except OSError as error:
             raise StoreError(f"{engine.segments.path} cannot be written: {error.strerror}") from error
         self.sealing = Sealing(engine, engine.segments, limit, self.aof)
+        engine.cold_reads = ColdReads(engine)
 
     def facts(self) -> Mapping[bytes, bytes]:
         """Return the position in the replication stream that was stored with the loaded data."""
@@ -119,6 +121,7 @@ class EngineFiles(ABC):
         self.snapshots.stop_child()
         if self.sealing is not None:
             self.sealing.close()
+            self._engine.cold_reads.close()
         self.aof.close()
 
 

@@ -133,7 +133,7 @@ class Sealing:
             "stream_entries_in_segments": sum(stream.sealed_entries for stream in streams),
             "stream_bytes_in_segments": sum(stream.sealed_bytes for stream in streams), "stream_segments": len(names),
             "stream_segment_bytes": self._folder.size_of(names), "stream_index_hits": self._folder.cache.hits,
-            "stream_index_misses": self._folder.cache.misses,
+            "stream_index_misses": self._folder.cache.misses, "stream_cold_reads": self._engine.cold_reads.held,
         }  # fmt: skip
 
     # -- periodic work -----------------------------------------------------------------------------------

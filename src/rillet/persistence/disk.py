@@ -21,6 +21,7 @@ Windows has no fdatasync and cannot sync a folder: NTFS logs changes of names it
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -31,6 +32,7 @@ from typing import BinaryIO, Protocol
 from rillet.persistence.file_status import links_of, size_of
 
 _BINARY = getattr(os, "O_BINARY", 0)
+_AT_ONCE = 1 << 18  # bytes that `is_cached` reads at once
 _CAN_OPEN_FOLDERS = hasattr(os, "O_DIRECTORY")
 
 
@@ -153,6 +155,24 @@ class Disk:
         while 0 < len(data) < size and (more := os.pread(file.fileno(), size - len(data), offset + len(data))):
             data += more
         return data
+
+    def is_cached(self, file: BinaryIO, offset: int, size: int) -> bool:
+        """Return whether a read of this part would not wait for the disk; True if the system does not say. OSError."""
+        if not hasattr(os, "RWF_NOWAIT"):
+            return True
+        buffer = memoryview(bytearray(min(size, _AT_ONCE)))
+        for at in range(offset, offset + size, _AT_ONCE):
+            part = min(_AT_ONCE, offset + size - at)
+            try:
+                if os.preadv(file.fileno(), [buffer[:part]], at, os.RWF_NOWAIT) < part:
+                    return False
+            except BlockingIOError:
+                return False
+            except OSError as error:
+                if error.errno in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+                    return True
+                raise
+        return True
 
     def exists(self, path: Path) -> bool:
         """Return whether there is a file or folder of that name."""

@@ -71,6 +71,8 @@ class CommandEngine(Protocol):
     segments: Any
     """rillet.persistence.segments.folder.SegmentFolder, or None."""
     on_retain: Callable[[], object] | None
+    cold_reads: Any
+    """rillet.host.cold_reads.ColdReads, or None."""
     log: Any
 
     # -- conditions ----------------------------------------------------------------------------------

@@ -86,6 +86,13 @@ def follows(
     return _SAME
 
 
+@cython.cfunc
+@cython.inline
+def _is_postponed(session: Session) -> cython.bint:
+    """Return whether the command waits for the disk, and begins again later (host.cold_reads)."""
+    return session.blocked is not None and session.blocked.postponed
+
+
 @cython.cclass
 class Effects(CommandFinder):
     """The effects of commands; a part of the engine."""
@@ -200,7 +207,8 @@ class Effects(CommandFinder):
                     self._log(session, entry, words)
                 else:
                     propagation.dirty += session.dirty
-                if parser is None or out.used > limit or session.db.ready_keys or session.pushes is not None:
+                if (parser is None or out.used > limit or session.db.ready_keys or session.pushes is not None
+                        or session.blocked is not None):  # fmt: skip
                     break
                 if shows:
                     began = self._part(session, entry, words, began, out.used - mark)
@@ -238,16 +246,19 @@ class Effects(CommandFinder):
             if session.blocked is None:
                 if ran > shown:
                     counters.count(ended - began, ran - shown, self.tracks_latency)
+            elif _is_postponed(session):
+                if ran - 1 > shown:
+                    counters.count(ended - began, ran - 1 - shown, self.tracks_latency)
             else:
                 self._begin_wait(session, entry, ended - began)
-            if shows and ran > shown:
+            if shows and ran > shown and not _is_postponed(session):
                 self._show(session, entry, words, ended - began, out.used - mark)
             if observed:
                 tracking.writer = writer
                 self._sees_expired = sees
                 self._writes = writes
                 self._end(session, entry, words, outermost)
-        if not shows and ended - began >= log.slow_ns:
+        if not shows and ended - began >= log.slow_ns and not _is_postponed(session):
             if start >= 0 and parser is not None:
                 log.record_longest(session, entry, parser.data[start : parser.pos], ended - began)
             else:

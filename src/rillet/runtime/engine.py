@@ -47,7 +47,7 @@ class Engine(Dispatch):
 
     __slots__ = (
         "sessions", "preserved", "started_ms", "next_session_id", "services", "run_id", "mstime", "memory", "changes",
-        "on_retain", "peak_reset_ms", "shrinks_buffers", "segments",
+        "cold_reads", "on_retain", "peak_reset_ms", "shrinks_buffers", "segments",
     )  # fmt: skip
     sessions: public[dict[int, Session]]
     services: public[EngineServices]
@@ -55,6 +55,7 @@ class Engine(Dispatch):
     changes: public[dict[int, Any]]
     segments: public[Any]
     on_retain: public[Any]
+    cold_reads: public[Any]
     peak_reset_ms: public[cython.longlong]
     shrinks_buffers: public[cython.bint]
     run_id: public[str]
@@ -80,6 +81,8 @@ class Engine(Dispatch):
         self.segments = None
         # Called after a stream was given a retention policy, if timers wait for that (host.idle_timers).
         self.on_retain = None
+        # Who reads such nodes for clients that can wait (host.cold_reads), None without one.
+        self.cold_reads = None
         # Cached time in milliseconds; may lag by one interval of the server's timer.
         self.mstime = 0
         self.run_id = urandom(20).hex()

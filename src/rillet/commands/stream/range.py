@@ -9,10 +9,12 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from rillet._cython import cython, public
 from rillet.commands.stream import command
 from rillet.commands.stream.arguments import SYNTAX_ERROR, Interval, integer_at, is_named
+from rillet.commands.stream.cold import absent_between
 from rillet.commands.stream.lookup import lookup_read, stream_at
 from rillet.errors import CommandError
 from rillet.protocol.reply_writer import ReplyWriter
@@ -179,6 +181,8 @@ class Xrange(Implementation):
             return out.array(0)
         if count == 0:
             return out.null_array()
+        if stream.sealed != 0 and self._must_wait(session, words, stream, count):
+            return True
         entries: StreamIterator = self._entries
         entries.open(stream, interval.start_ms, interval.start_seq, interval.end_ms, interval.end_seq, low == 3,
                      None)  # fmt: skip
@@ -186,6 +190,21 @@ class Xrange(Implementation):
         written: cython.longlong = self._writer.write_all(out, entries, count)
         entries.close()
         return out.insert_array(mark, written)
+
+    @cython.cfunc
+    def _must_wait(self, session: Session, words: ArgumentSpans, stream: Stream, count: cython.longlong) -> cython.bint:
+        """Let the client wait if the disk must read entries of the interval; return whether it waits."""
+        interval: Interval = self._interval
+        reads: Any = session.engine.cold_reads
+        if reads is None or not reads.may_hold(session):
+            return False
+        absent: list[Any] = absent_between(stream, (interval.start_ms, interval.start_seq),
+                                           (interval.end_ms, interval.end_seq), count, self._low == 3)  # fmt: skip
+        if absent:
+            words.restore()
+            reads.hold(session, words.to_list(), absent)
+            session.db.hits -= 1  # the lookup counts when the command begins again
+        return len(absent) > 0
 
 
 command("xrange", arity=-4, flags="readonly", since="5.0.0", syntax="key start end [COUNT count]",

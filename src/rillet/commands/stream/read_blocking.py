@@ -15,8 +15,12 @@ was delivered first has been idle for long enough (`XreadGroupReply.retry_at`).
 
 from __future__ import annotations
 
+from typing import Any
+
 from rillet._cython import cython
 from rillet.commands.lookup import value_for_blocked
+from rillet.commands.stream.cold import absent_between
+from rillet.commands.stream.lookup import stream_at
 from rillet.commands.stream.read_reply import ReadReply
 from rillet.errors import NoGroup, Unblocked
 from rillet.protocol.reply_writer import ReplyWriter
@@ -26,6 +30,8 @@ from rillet.structs.argument_spans import ArgumentSpans
 from rillet.types.stream.group import Group
 from rillet.types.stream.id import less
 from rillet.types.stream.stream import Stream
+
+_MAX_U64 = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
 
 
 @cython.final
@@ -119,6 +125,9 @@ class ReadCommand(Implementation):
         reply: ReadReply = self._kind() if self._reply is None else self._reply
         self._reply = None
         reply.read(session, words)
+        if session.engine.cold_reads is not None and self._must_wait(session, words, reply):
+            self._reply = reply
+            return True
         reply.check(session, words)
         if reply.grouped and session.logged:
             session.propagate_nothing()
@@ -128,6 +137,31 @@ class ReadCommand(Implementation):
             session.out.null_array()
         self._reply = reply
         return True
+
+    @cython.cfunc
+    def _must_wait(self, session: Session, words: ArgumentSpans, reply: ReadReply) -> cython.bint:
+        """Let the client wait if the disk must read entries of a stream; return whether it waits."""
+        reads: Any = session.engine.cold_reads
+        absent: list[Any] = []
+        at: cython.Py_ssize_t
+        if not reads.may_hold(session):
+            return False
+        for at in range(reply.keys_at, reply.ids_at):
+            stream: Stream | None = stream_at(session.db, session.db.locate(words, at))
+            if stream is None or stream.sealed == 0:
+                continue
+            reply.find_start(words, at, stream)
+            start: tuple[int, int] = (reply.ms, reply.seq)
+            if reply.grouped:
+                group: Group | None = stream.find_group(reply.group)
+                if group is None or start != (_MAX_U64, _MAX_U64):
+                    continue  # an error, or the pending entries of a consumer
+                start = (group.last_ms, group.last_seq)
+            absent += absent_between(stream, start, (_MAX_U64, _MAX_U64), reply.count or -1, False)
+        if absent:
+            words.restore()
+            reads.hold(session, words.to_list(), absent)
+        return len(absent) > 0
 
     @cython.cfunc
     def _block(self, session: Session, words: ArgumentSpans, reply: ReadReply) -> cython.bint:

@@ -22,6 +22,7 @@ get the reference from the owner of the store (RILLET.XSEGMENTS).
 
 from __future__ import annotations
 
+import contextlib
 import re
 import struct
 from bisect import bisect_right
@@ -146,6 +147,21 @@ class SegmentWriter:
         self._disk.remove(self._part)
 
 
+class FilePart(NamedTuple):
+    """A part of a segment's file that is not in the system's memory: an `Absent`."""
+
+    disk: Disk
+    path: Path
+    offset: int
+    size: int
+
+    def load(self) -> None:
+        """Read the bytes, and forget them: the system keeps them. An error is left to the command that needs them."""
+        with contextlib.suppress(OSError), self.disk.read_from(self.path) as file:
+            for at in range(self.offset, self.offset + self.size, _WRITE):
+                self.disk.read_at(file, at, min(_WRITE, self.offset + self.size - at))
+
+
 class IndexCache:
     """The indexes that are in memory, at most `limit` bytes of them (and at least the last one that was used)."""
 
@@ -259,6 +275,28 @@ class Segment:
                 nodes.append((key, offset - begin, size))
             yield bytearray(data), nodes
             at = end
+
+    def size(self, number: int) -> int:
+        """Return the bytes of a node."""
+        return self._row_of(number)[4]
+
+    def absent(self, first: int, count: int) -> FilePart | None:
+        """Return the part of the file with `count` nodes, or, if first is -1, with the index, if the disk must read it.
+
+        A file that cannot be opened is not absent: the command that needs it reports the error.
+        """
+        if first < 0 and self._index:
+            return None
+        if first < 0:
+            size = self.sealed.nodes * ROW.size + FOOTER.size
+            part = FilePart(self._disk, self.path, self.sealed.size - size, size)
+        else:
+            start, last = self._row_of(first)[2], self._row_of(first + count - 1)
+            part = FilePart(self._disk, self.path, start, last[2] + last[4] - start)
+        try:
+            return None if self._disk.is_cached(self._opened(), part.offset, part.size) else part
+        except OSError:
+            return None
 
     # -- the file --------------------------------------------------------------------------------------
 

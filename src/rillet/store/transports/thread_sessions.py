@@ -64,7 +64,7 @@ class ThreadSessions:
     lock: readonly[Any]
     closed: public[cython.bint]
     database: public[cython.int]
-    _thread: readonly[Any]
+    _thread: readonly[_OfThread]
     _sessions: readonly[dict[Session, ReferenceType[Presence]]]
     _extra_sessions: readonly[dict[Session, None]]
     _owners: readonly[dict[Session, ReferenceType[Any]]]
@@ -140,7 +140,7 @@ class ThreadSessions:
             return self._last_state
         local: ThreadState = self._thread.own_state()
         presence: Any = ref(self._thread.presence)
-        before: Any = (self._last_state, self._last_presence)  # freed after the changes, which other threads see at once
+        before: Any = (self._last_state, self._last_presence)  # freed after all changes: other threads may run then
         self._last_thread, self._last_state, self._last_presence = this_thread(), local, presence
         del before
         return local

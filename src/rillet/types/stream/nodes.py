@@ -43,6 +43,13 @@ from rillet.types.stream.node import first_entry, int_at, master_fields
 _COUNT = cython.declare(cython.Py_ssize_t, 6)  # position of a node's entry count, after the listpack header
 
 
+class Absent(Protocol):
+    """A part of a source that only the disk has."""
+
+    def load(self) -> None:
+        """Let the system read it into its memory, so that a later read does not wait; any thread may call this."""
+
+
 class NodeSource(Protocol):
     """Consecutive nodes of one stream that are kept outside of memory, by their numbers from 0 on.
 
@@ -71,6 +78,15 @@ class NodeSource(Protocol):
         """Return the bytes of `count` nodes, at the average size of the source's nodes; reads nothing. O(1)
 
         The parts of a range add up to the range.
+        """
+
+    def size(self, number: int) -> int:
+        """Return the bytes of a node."""
+
+    def absent(self, first: int, count: int) -> Absent | None:
+        """Return what must be read from the disk before `count` nodes, or, if first is -1, before any other question.
+
+        None if everything is in memory, or if the system does not say.
         """
 
 
@@ -104,7 +120,8 @@ class SealedNodes:
         key: bytes = self.source.key(self.first + at)
         return key
 
-    @cython.cfunc
+    @cython.ccall
+    @cython.exceptval(-2, check=True)
     def find(self, key: bytes) -> cython.Py_ssize_t:
         """Return which node of this range is the last one whose master ID is at most `key`, -1 if none is."""
         number: cython.Py_ssize_t = self.source.find(key)

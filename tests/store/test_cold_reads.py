@@ -1,0 +1,165 @@
+"""Cold reads: a client waits for the disk in its turn, and others do not."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+from urllib.parse import urlsplit
+
+import pytest
+
+import rillet
+from rillet.persistence.disk import Disk
+from rillet.persistence.segments.segment import FilePart
+from rillet.protocol.reply_parser import INCOMPLETE, ReplyParser
+from tests.differential.wire import pack
+from tests.store.test_stream_memory import LIMIT, fill, settled
+
+COUNT = 20_000
+SECONDS = 30
+
+
+class Client:
+    """A socket to a server."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), SECONDS)
+        self.parser = ReplyParser()
+
+    def send(self, *lines: str) -> None:
+        self.socket.sendall(b"".join(pack(line.encode().split()) for line in lines))
+
+    def reply(self) -> Any:
+        while (found := self.parser.next()) is INCOMPLETE:
+            data = self.socket.recv(1 << 16)
+            assert data, "the server closed the connection"
+            self.parser.feed(data)
+        return found
+
+    def call(self, line: str) -> Any:
+        self.send(line)
+        return self.reply()
+
+
+class SlowDisk:
+    """A disk whose cold parts arrive when the test says so."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.go_on = threading.Event()
+        self.asked = threading.Event()
+        self.warm: set[tuple[Path, int, int]] = set()
+        self.loads = 0
+        load = FilePart.load
+
+        def slowly(part: FilePart) -> None:
+            self.asked.set()
+            assert self.go_on.wait(SECONDS)
+            load(part)
+            self.loads += 1
+            self.warm.add((part.path, part.offset, part.size))
+
+        def is_cached(_disk: Disk, file: BinaryIO, offset: int, size: int) -> bool:
+            return (Path(file.name), offset, size) in self.warm
+
+        monkeypatch.setattr(FilePart, "load", slowly)
+        monkeypatch.setattr(Disk, "is_cached", is_cached)
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[Callable[[], Client]]:
+    """Return a function that connects to a store with cold nodes."""
+    clients: list[Client] = []
+    with rillet.open(tmp_path / "store", stream_memory=LIMIT) as store:
+        fill(store, COUNT)
+        store.execute("XGROUP", "CREATE", "s", "g", 0)
+        settled(store)
+        with store.serve(port=0) as server:
+
+            def connect() -> Client:
+                clients.append(Client(int(urlsplit(server.url).port or 0)))
+                return clients[-1]
+
+            yield connect
+            for one in clients:
+                one.socket.close()
+
+
+@pytest.mark.parametrize(("line", "entries"), [
+    ("XRANGE s 100-0 + COUNT 300", range(100, 400)),
+    ("XREVRANGE s 9000-0 - COUNT 300", range(9000, 8700, -1)),
+    ("XREAD COUNT 300 STREAMS s 500-0", range(501, 801)),
+    ("XREADGROUP GROUP g c COUNT 300 STREAMS s >", range(1, 301)),
+])  # fmt: skip
+def test_other_clients_do_not_wait(
+    line: str, entries: range, client: Callable[[], Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = SlowDisk(monkeypatch)
+    one, other = client(), client()
+    before = commands(other)
+    one.send("SET k v", line, "GET k", line.replace("COUNT 300", "COUNT 2"))
+    assert one.reply() == b"OK"
+    assert disk.asked.wait(SECONDS)
+    assert other.call("XLEN s") == COUNT
+    assert other.call("XADD s * n 0") is not None  # before the read begins again
+    disk.go_on.set()
+    reply = one.reply()
+    found = reply[0][1] if line.startswith("XREAD") else reply
+    assert [entry[0] for entry in found] == [b"%d-0" % n for n in entries]
+    assert one.reply() == b"v"
+    assert one.reply()
+    assert disk.loads
+    after = commands(other)
+    name = line.split()[0].lower()
+    assert {key: after[key] - before.get(key, 0) for key in (name, "get", "xlen")} == {name: 2, "get": 1, "xlen": 1}
+
+
+def commands(client: Client) -> dict[str, int]:
+    """Return how often each command ran."""
+    lines = client.call("INFO commandstats").decode().split()
+    return {line.split("_")[1].split(":")[0]: int(line.split("calls=")[1].split(",")[0])
+            for line in lines if line.startswith("cmdstat_")}  # fmt: skip
+
+
+def test_a_transaction_reads_what_it_needs_itself(
+    client: Callable[[], Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = SlowDisk(monkeypatch)
+    one = client()
+    one.send("MULTI", "XRANGE s 100-0 + COUNT 3", "EXEC")
+    assert [one.reply() for _ in range(2)] == [b"OK", b"QUEUED"]
+    assert [entry[0] for entry in one.reply()[0]] == [b"100-0", b"101-0", b"102-0"]
+    assert not disk.asked.is_set()
+
+
+def test_a_client_that_leaves_is_forgotten(client: Callable[[], Client], monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = SlowDisk(monkeypatch)
+    one, other = client(), client()
+    one.send("XRANGE s 100-0 + COUNT 3")
+    assert disk.asked.wait(SECONDS)
+    one.socket.close()
+    assert other.call("XLEN s") == COUNT
+    disk.go_on.set()
+    assert [entry[0] for entry in other.call("XRANGE s 100-0 + COUNT 3")] == [b"100-0", b"101-0", b"102-0"]
+
+
+def test_parts_that_the_system_forgets_are_read_in_the_end(
+    client: Callable[[], Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Disk, "is_cached", lambda *_: False)
+    assert [entry[0] for entry in client().call("XRANGE s 100-0 + COUNT 3")] == [b"100-0", b"101-0", b"102-0"]
+
+
+def test_the_system_says_what_is_in_its_memory(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(os.urandom(1 << 20))
+    disk = Disk()
+    with disk.read_from(path) as file:
+        os.fsync(file.fileno())
+        disk.read_at(file, 0, 1 << 20)
+        assert disk.is_cached(file, 0, 1 << 20)
+        if hasattr(os, "RWF_NOWAIT"):
+            assert not disk.is_cached(file, (1 << 20) - 10, 20)  # beyond the end there is nothing
