@@ -49,6 +49,12 @@ class Kept:
     def living_of(self, first: int, count: int) -> int:
         return sum(self.living(number) for number in range(first, first + count))
 
+    def size(self, number: int) -> int:
+        return len(self.nodes[number])
+
+    def absent(self, first: int, count: int) -> None:
+        return None
+
     def bytes_of(self, first: int, count: int) -> int:
         total = sum(map(len, self.nodes))
         return total * (first + count) // len(self.nodes) - total * first // len(self.nodes)
