@@ -15,7 +15,10 @@ import pytest
 
 import rillet
 from rillet import Store
+from rillet.cli import main
 from rillet.errors import CommandError
+from rillet.persistence.disk import REAL
+from rillet.persistence.segments.segment import IndexCache, Segment, read_segment
 from rillet.transfer.backup import back_up
 from tests.judge import free_port, redis_binary
 from tests.store.process import Other
@@ -342,3 +345,80 @@ def test_a_killed_process_loses_nothing_and_doubles_nothing(rounds: int, tmp_pat
         assert memory(store)["stream_segments"] > 0
         with store.transport.lock:  # type: ignore[attr-defined]
             store.transport.engine.check()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("damage", ["missing", "node", "index", "base"])
+@pytest.mark.parametrize("out", ["t", "t.rdb"])
+def test_salvage_keeps_what_can_be_read(damage: str, out: str, tmp_path: Path, capsys: Any) -> None:
+    with rillet.open(tmp_path / "s", stream_memory="64kb", appendfsync="no") as store:
+        store.execute("CONFIG", "SET", "rdbcompression", "no")
+        fill(store, 5000)
+        store.execute("XGROUP", "CREATE", "s", "g", "0")
+        store.execute("XREADGROUP", "GROUP", "g", "c", "COUNT", 2000, "STREAMS", "s", ">")
+        settled(store)
+        rewritten(store)
+        fill(store, 1000, 5001)  # some of them go into a segment that only the log names
+        settled(store)
+        store.stream("other").add({"n": 1})
+    log = tmp_path / "s" / "appendonlydir"
+    names = files(tmp_path / "s")
+    first = log / "segments" / names[0]
+    data = bytearray(first.read_bytes())
+    sealed = read_segment(REAL, first)
+    segment = Segment(REAL, first, sealed, IndexCache(1 << 20))
+    nodes = [segment.living(number) for number in range(sealed.nodes)]
+    segment.close()
+    if damage == "missing":
+        first.unlink()
+        lost = set(range(1, sum(nodes) + 1))
+    elif damage == "node":
+        data[1000] ^= 1
+        lost = set(range(1, nodes[0] + 1))
+    elif damage == "index":
+        data[-64 - 30] ^= 1
+        lost = set(range(1, sum(nodes) + 1))
+    else:
+        lost = set()
+        base = next(log.glob("*.base.rdb"))
+        content = bytearray(base.read_bytes())
+        at = content.rindex(b"x" * 60)  # in a node that was in memory
+        content[at - 30] ^= 0xFF
+        base.write_bytes(content)
+    if damage in ("node", "index"):
+        first.write_bytes(data)
+    assert main(["check", str(tmp_path / "s")]) == 1
+    assert main(["check", str(tmp_path / "s"), "--salvage", str(tmp_path / out)]) == 1
+    shown = capsys.readouterr().out
+    if damage != "base":
+        assert f"LOST {first}: bytes " in shown
+        bounds = f"1-0 to {max(lost)}-0" if damage == "node" else f"from 1-0 to before {max(lost) + 1}-0"
+        assert f"the entries {bounds} of a stream: 's' (database 0)" in shown
+    if out.endswith(".rdb"):
+        os.mkdir(tmp_path / "t")
+        shutil.move(tmp_path / "t.rdb", tmp_path / "t" / "dump.rdb")
+    with rillet.open(tmp_path / "t") as store:
+        kept = numbers(store)
+        if damage == "base":
+            assert set(range(1, 6001)) - set(kept) <= set(range(4000, 5001))
+            assert len(kept) > 5900
+        else:
+            assert kept == [n for n in range(1, 6001) if n not in lost]
+            assert store.stream("s").group("g").pending_summary().total == 2000
+        assert len(store.stream("other")) == 1
+        with store.transport.lock:  # type: ignore[attr-defined]
+            store.transport.engine.check()  # type: ignore[attr-defined]
+
+
+def test_salvage_of_a_sound_store_loses_nothing(tmp_path: Path, capsys: Any) -> None:
+    with rillet.open(tmp_path / "s", stream_memory="64kb", appendfsync="no") as store:
+        fill(store, 5000)
+        settled(store)
+        rewritten(store)
+        store.execute("XDEL", "s", "17-0", "4000-0")
+        store.execute("XTRIM", "s", "MINID", "5")
+    assert main(["check", str(tmp_path / "s")]) == 0
+    assert main(["check", str(tmp_path / "s"), "--salvage", str(tmp_path / "t")]) == 0
+    assert "nothing was lost" in capsys.readouterr().out
+    assert not (tmp_path / "t" / "appendonlydir" / "segments").exists()
+    with rillet.open(tmp_path / "t") as store:
+        assert numbers(store) == [n for n in range(5, 5001) if n not in (17, 4000)]

@@ -81,10 +81,14 @@ def _salvage(path: Path, out: Path, quiet: bool, as_json: bool) -> int:
         raise StoreError(f"{out} is inside {path}: --salvage does not change the damaged files")
     engine = Engine(Settings(databases=MANY_DATABASES, aof_checksums=True, rdb_foreign="keep"))
     report = salvage(path, engine)
-    if out.suffix == ".rdb":
-        write_rdb(out, engine)
-    else:
-        write_directory(out, engine)
+    try:
+        if out.suffix == ".rdb":
+            write_rdb(out, engine)
+        else:
+            write_directory(out, engine)
+    finally:
+        if report.segments is not None:
+            report.segments.close()
     if as_json:
         print_json({"path": path, "out": out, "keys": report.keys, "commands": report.commands,
                     "losses": report.losses, "remarks": report.remarks})  # fmt: skip

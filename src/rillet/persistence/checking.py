@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rillet.errors import Corrupt, LogCorrupt, NewerFormat, StoreBusy, StoreError
+from rillet.errors import Corrupt, LogCorrupt, NewerFormat, SegmentUnreadable, StoreBusy, StoreError
 from rillet.persistence.aof.loader import copy_torn, replay
 from rillet.persistence.aof.manifest import read_manifest
 from rillet.persistence.directory_lock import DirectoryLock
@@ -253,12 +253,16 @@ def _check_values(path: Path, engine: Engine, report: CheckReport) -> None:
             entries += value.length if isinstance(value, Stream) else 0
             try:
                 value.check()
-            except (AssertionError, Corrupt, IndexError) as error:
+            except (AssertionError, Corrupt, IndexError, SegmentUnreadable) as error:
                 name = key.decode("utf-8", "backslashreplace")
-                what = f"the key {name!r} (database {database.index}) is inconsistent: {error}"
+                is_whole = not isinstance(error, SegmentUnreadable)
+                fault = f"is inconsistent: {error}" if is_whole else f"cannot be read whole: {str(error)[8:]}"
+                what = f"the key {name!r} (database {database.index}) {fault}"
                 report.damages.append(Damage(path, -1, what))
     try:
         engine.check()
+    except SegmentUnreadable:
+        pass  # reported above
     except AssertionError as error:
         report.damages.append(Damage(path, -1, f"the databases are inconsistent: {error}"))
     counts = ", ".join(f"{count} {kind}{_plural(kind) if count != 1 else ''}" for kind, count in sorted(kinds.items()))

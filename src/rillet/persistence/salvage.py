@@ -39,6 +39,8 @@ def salvage(path: Path, engine: Engine) -> Salvaged:
         else:
             salvage_log(files, engine, report)
     report.keys = sum(map(len, engine.databases))
+    # Streams still refer to the nodes in segments that can be read; what is written from them contains all nodes.
+    report.segments, engine.segments = engine.segments, None
     return report
 
 

@@ -13,6 +13,9 @@ the rest of a transaction whose beginning is lost; a MULTI, or the end of the fi
 A gap may contain the SELECT that changes the database. If the log uses one database only, the commands after the gap
 belong to it; otherwise those before the next SELECT are lost.
 
+Nodes that went into a segment since the last rewrite stay in memory, because the log has their entries. Those before
+are read from their segments (rillet.persistence.rdb.stream_salvage).
+
 A command that the engine rejects, because it needs data that was lost, is listed and skipped. A command that needs lost
 data but is accepted (INCR, LPOP) is executed on the data that remains.
 """
@@ -39,6 +42,7 @@ _BULK = re.compile(rb"\$(\d{1,10})\r\n")
 _SELECT = re.compile(rb"\*2\r\n\$6\r\nselect\r\n\$\d{1,2}\r\n(\d{1,5})\r\n", re.IGNORECASE)
 _EXEC = re.compile(rb"\*1\r\n\$4\r\nexec\r\n", re.IGNORECASE)
 _NAME_AND_KEY = re.compile(rb"\*\d{1,7}\r\n\$\d{1,2}\r\n([A-Za-z.]{2,20})\r\n\$(\d{1,4})\r\n")
+_SEAL = b"RILLET.SEAL"  # the log has the entries, too, and the segment may be damaged
 _FARTHEST = 1 << 16  # bytes by which a frame may have been moved
 _MOST_NAMES = 20
 
@@ -236,6 +240,8 @@ class _FileSalvage:
 
     def _execute(self, command: _LoggedCommand) -> None:
         argv = command.argv
+        if argv[0].upper() == _SEAL:
+            return
         if argv[0].upper() == b"SELECT":
             self._drop(self.unknown, "commands for an unknown database")
             self.unknown = None

@@ -46,6 +46,7 @@ from rillet.persistence.rdb.records import (
     RdbRecords,
 )
 from rillet.types.rdb.primitives import RdbReader
+from rillet.types.rdb.stream import TYPE_SEALED
 from rillet.types.rdb.value import NEWEST_VERSION
 
 _CHECKSUM = 8  # bytes after END
@@ -56,7 +57,7 @@ _LOG = re.compile(rb"\*\d{1,7}\r\n\$\d|#TS:|#RILLET:")  # the beginning of the c
 _SAMPLE = 100
 
 # The types that servers write since RDB version 10; other bytes do not begin a record after a gap.
-_WRITTEN_SINCE_10 = frozenset((0, 2, 4, 5, 7, 11, 16, 17, 18, 19, 20, 21, 22, 24, 25, 26, 27, 28))
+_WRITTEN_SINCE_10 = frozenset((0, 2, 4, 5, 7, 11, 16, 17, 18, 19, 20, 21, 22, 24, 25, 26, 27, 28, TYPE_SEALED))
 _OPCODES = frozenset((DATABASE, SIZES, SLOT_SIZES, FUNCTION, MODULE_AUX, FACT, END, IDLE, EXPIRE_MS, EXPIRE_S,
                       FREQUENCY))  # fmt: skip
 
@@ -93,7 +94,7 @@ class RdbScan:
         self._reader = RdbReader(data)
         self._walk = RdbRecords(self._reader, self.version)
         self._first = HEADER if data.startswith(MAGICS) else 0
-        kinds = _WRITTEN_SINCE_10 if self.version >= 10 else frozenset(range(29))
+        kinds = _WRITTEN_SINCE_10 if self.version >= 10 else frozenset((*range(29), TYPE_SEALED))
         self._beginnings = re.compile(b"[" + b"".join(re.escape(bytes((one,))) for one in kinds | _OPCODES) + b"]")
         self._scan()
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from rillet.commands.stream.idmp import track
 from rillet.errors import Corrupt
+from rillet.persistence.disk import REAL
 from rillet.persistence.rdb.reader import KeptValue, kept_of
 from rillet.persistence.rdb.record_scan import RdbScan
 from rillet.persistence.rdb.records import (
@@ -31,7 +32,9 @@ from rillet.persistence.rdb.records import (
     SIZES,
     RdbRecord,
 )
-from rillet.persistence.rdb.stream_salvage import salvage_stream
+from rillet.persistence.rdb.stream_salvage import salvage_sealed, salvage_stream
+from rillet.persistence.segments.folder import SegmentFolder
+from rillet.persistence.segments.segment import Segment
 from rillet.runtime.engine import Engine
 from rillet.scripting.functions import library_record, preview_code
 from rillet.structs.crc64 import crc64
@@ -72,12 +75,16 @@ def _shown(name: bytes) -> str:
 
 @dataclass(slots=True)
 class Salvaged:
-    """The result of a salvage: figures of the saved data, the losses, and remarks about uncertain data."""
+    """The result of a salvage: figures of the saved data, the losses, and remarks about uncertain data.
+
+    segments: the files to which streams still refer; close it when the data is written.
+    """
 
     keys: int = 0
     commands: int = 0
     losses: list[LostBytes] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
+    segments: SegmentFolder | None = None
 
 
 def salvage_rdb(path: Path, data: bytes, engine: Engine, report: Salvaged) -> int:
@@ -140,12 +147,21 @@ class _RdbSalvage:
             return None
         reader = RdbReader(self.data, record.value, record.end)
         # The scan reads type 22 as Valkey's.
+        reader.sources = self._source
         value = rdb.load(reader, record.kind, self.engine.settings, version=NEWEST_VALKEY)
         if reader.position != record.end:
             raise Corrupt(f"{record.end - reader.position} bytes after the value")
         if reader.corrected:  # in a damaged file, a wrong counter is damage
             raise Corrupt("; ".join(reader.corrected))
         return value
+
+    def _source(self, reference: bytes) -> Segment:
+        """Return the segment that a stream refers to, whether its file exists or not."""
+        segments = self.engine.segments
+        if segments is None:
+            segments = self.engine.segments = SegmentFolder(REAL, self.path.parent)
+        found: Segment = segments.open(reference)
+        return found
 
     # -- records -------------------------------------------------------------------------------------
 
@@ -177,7 +193,7 @@ class _RdbSalvage:
             return
         database = self.engine.databases[self.database]
         try:
-            value = self._value(record)
+            value = self._sealed(record, name) if record.kind == rdb.TYPE_SEALED else self._value(record)
         except EmptyValue:
             self.report.remarks.append(f"{self.path}: the key {_shown(name)} is empty, as old servers left it: omitted")
             return
@@ -201,6 +217,17 @@ class _RdbSalvage:
                 database.set_expire(name, record.expires)
         self.last_name = name
         self.loaded += 1
+
+    def _sealed(self, record: RdbRecord, name: bytes) -> Stream:
+        """Return a stream with those nodes of its segments that can be read, and report the others."""
+        found = salvage_sealed(self.data, record.value, record.end, self._source, not self.gap_follows)
+        if found is None:
+            raise Corrupt("no part of the stream can be read")
+        stream, losses, in_segments = found
+        self.losses += len(losses)
+        self.report.losses += [LostBytes(self.path, *loss, ((self.database, name),)) for loss in losses]
+        self.report.losses += [LostBytes(*loss, ((self.database, name),)) for loss in in_segments]
+        return stream
 
     def _parts(self, record: RdbRecord, name: bytes) -> Stream | None:
         """Return the sound parts of a damaged stream and report the others; None if nothing is sound."""

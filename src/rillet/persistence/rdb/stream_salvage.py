@@ -2,6 +2,7 @@
 
     nodes      each one is validated alone; a damaged one is lost, with the IDs between its neighbours
     counters   computed again from the nodes that are left
+    segments   each node of a range is read; those that cannot be read are lost, and the range splits around them
     groups     each pending entry is in two lists, that of the group and that of its consumer, which are compared
     producers  saved, unless one of them is damaged
 
@@ -24,16 +25,26 @@ Costs: O(bytes + nodes log nodes + pending entries log pending entries).
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Sequence
-from itertools import pairwise
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from itertools import groupby, pairwise
+from pathlib import Path
 from typing import NamedTuple
 
-from rillet.errors import Corrupt
+from rillet.errors import Corrupt, SegmentUnreadable
+from rillet.persistence.segments.segment import Segment
 from rillet.structs.listpack import Listpack
 from rillet.types.rdb.primitives import RdbReader
-from rillet.types.rdb.stream import TYPE_STREAM_5, TYPE_STREAM_72, TYPE_STREAM_86, TYPE_STREAM_88, load_producers
+from rillet.types.rdb.stream import (
+    STREAM_TYPES,
+    TYPE_STREAM_5,
+    TYPE_STREAM_72,
+    TYPE_STREAM_86,
+    TYPE_STREAM_88,
+    load_producers,
+)
 from rillet.types.stream.group import Group
+from rillet.types.stream.nodes import SealedNodes
 from rillet.types.stream.stream import Stream
 from rillet.types.stream.validation import LivingEntries
 
@@ -54,6 +65,28 @@ class StreamLoss(NamedTuple):
     start: int
     end: int
     what: str
+
+
+class SegmentLoss(NamedTuple):
+    """Nodes that a segment does not contain any more: its file, first and last offset + 1, a description."""
+
+    path: Path
+    start: int
+    end: int
+    what: str
+
+
+class _Range(NamedTuple):
+    """Nodes of a stream that are in a segment: the first ID, as bytes, and which nodes."""
+
+    key: bytes
+    segment: Segment
+    first: int
+    nodes: int
+
+    @property
+    def id(self) -> int:
+        return int.from_bytes(self.key, "big")
 
 
 class _Node(NamedTuple):
@@ -106,8 +139,37 @@ def salvage_stream(
     return _StreamSalvage(data, start, end, kind, is_end).run()
 
 
+def salvage_sealed(
+    data: bytes, start: int, end: int, source: Callable[[bytes], Segment], is_end: bool = True
+) -> tuple[Stream, list[StreamLoss], list[SegmentLoss]] | None:
+    """Do `salvage_stream` for a stream of TYPE_SEALED, with those nodes of its segments that can be read. O(bytes)
+
+    source: opens a segment by its reference. The nodes stay in their segments: the stream refers to them. Corrupt,
+    IndexError: what refers to the segments is damaged.
+    """
+    reader = RdbReader(data, start, end)
+    kind = reader.byte()
+    if kind not in STREAM_TYPES:
+        raise Corrupt(f"RDB type {kind} is not a stream")
+    ranges = []
+    for _ in range(reader.length()):
+        key, segment = reader.string(), source(reader.string())
+        first, count, _ = reader.length(), reader.length(), reader.length()
+        if len(key) != 16 or not 0 <= first < first + count <= segment.sealed.nodes:
+            raise Corrupt("a range of nodes in a segment is malformed")
+        ranges.append(_Range(key, segment, first, count))
+    work = _StreamSalvage(data, reader.position, end, kind, is_end, ranges)
+    found = work.run()
+    return None if found is None else (*found, work.segment_losses)
+
+
 class _StreamSalvage:
-    def __init__(self, data: bytes, start: int, end: int, kind: int, is_end: bool) -> None:
+    def __init__(
+        self, data: bytes, start: int, end: int, kind: int, is_end: bool, ranges: Sequence[_Range] = ()
+    ) -> None:
+        self.ranges = ranges
+        self.segment_losses: list[SegmentLoss] = []
+        self.last_sealed = 0  # the ID of the last entry that is sealed
         self.data = data
         self.reader = RdbReader(data, start, end)
         self.end = end
@@ -125,6 +187,7 @@ class _StreamSalvage:
         for node in kept:
             self.stream.add_node(node.key, node.data)
         self._find_gaps(kept, places, counters)
+        self._add_ranges(kept, counters)
         self._set_counters(kept, counters)
         if self.losses and not self.is_end:
             return None
@@ -135,7 +198,7 @@ class _StreamSalvage:
                 break
         if self.kind >= TYPE_STREAM_86 and self.at < self.end:
             self._producers()
-        return (self.stream, self.losses) if kept or self.sound_groups else None
+        return (self.stream, self.losses) if kept or self.sound_groups or self.stream.sealed else None
 
     def _lose(self, start: int, what: str) -> None:
         self.losses.append(StreamLoss(start, self.at, what))
@@ -211,6 +274,43 @@ class _StreamSalvage:
             what = f"{nodes} of a stream: its entries {' and '.join(bounds)}".rstrip()
             self.losses.append(StreamLoss(lost[0][0], lost[-1][1], what))
 
+    def _add_ranges(self, kept: list[_Node], counters: _Counters) -> None:
+        """Add the nodes in segments that can be read, and report the others, neighbours together."""
+        starts = sorted([*(node.id for node in kept), *(one.id for one in self.ranges)])
+        for one in self.ranges:
+            above = bisect_right(starts, one.id)
+            last = starts[above] - 1 if above < len(starts) else max(one.id, counters.last)
+            try:
+                sound = [self._is_readable(one.segment, one.first + at) for at in range(one.nodes)]
+            except SegmentUnreadable as error:  # its index
+                where = f"from {_shown(one.id)}" + (f" to before {_shown(last + 1)}" if above < len(starts) else " on")
+                what = f"{_reason(error)}: the entries {where}"
+                self._lose_sealed(one, 0, one.segment.sealed.size, what, one.id, last)
+                continue
+            for readable, group in groupby(range(one.nodes), key=sound.__getitem__):
+                run = [one.first + at for at in group]
+                first, size = run[0], len(run)
+                nodes = SealedNodes(one.segment, first, size, one.segment.living_of(first, size))
+                if readable and self.stream.add_sealed(one.segment.key(first), nodes):
+                    self.last_sealed = max(self.last_sealed, one.segment.last_id(run[-1]))
+                    continue
+                low, high = int.from_bytes(one.segment.key(first), "big"), one.segment.last_id(run[-1])
+                what = "damaged nodes" if size > 1 else "a damaged node"
+                self._lose_sealed(one, one.segment.place(first)[0], one.segment.place(run[-1])[1],
+                                  f"{what}: the entries {_shown(low)} to {_shown(high)}", low, high)  # fmt: skip
+
+    def _is_readable(self, segment: Segment, number: int) -> bool:
+        key = segment.key(number)
+        try:
+            return LivingEntries().take_node(key, segment.node(number))
+        except (SegmentUnreadable, *_BAD):
+            return False
+
+    def _lose_sealed(self, one: _Range, start: int, end: int, what: str, first: int, last: int) -> None:
+        what = f"{what.removeprefix(f'{one.segment.path}: ')} of a stream"
+        self.segment_losses.append(SegmentLoss(one.segment.path, start, end, what))
+        self.gaps.append((first, last))
+
     # -- counters --------------------------------------------------------------------------------------
 
     def _counters(self) -> _Counters:
@@ -224,8 +324,8 @@ class _StreamSalvage:
     def _set_counters(self, kept: list[_Node], counters: _Counters) -> None:
         """Compute the counters from the nodes, and report those that contradict the nodes."""
         stream = self.stream
-        count = sum(node.entries for node in kept)
-        greatest = max((node.last for node in kept), default=0)
+        count = sum(node.entries for node in kept) + stream.sealed_entries
+        greatest = max((node.last for node in kept), default=self.last_sealed)
         last = max(counters.last, greatest)
         added = counters.added if count <= counters.added <= _MAX_I64 else max(count, min(counters.length, _MAX_I64))
         wrong = []
@@ -357,6 +457,10 @@ class _PendingSalvage:
         self.group.load(*_both(entry), *delivery)
 
 
+def _reason(error: SegmentUnreadable) -> str:
+    return str(error).removeprefix(f"{error.prefix} ")
+
+
 def _valid_node(data: bytes, start: int, end: int) -> _Node | None:
     """Return the node at an offset, None if it is damaged."""
     key = data[start + 1 : start + _KEY]
@@ -420,4 +524,4 @@ def _text(name: bytes) -> str:
     return repr(name.decode("utf-8", "backslashreplace"))
 
 
-__all__ = ["SALVAGED", "StreamLoss", "salvage_stream"]
+__all__ = ["SALVAGED", "SegmentLoss", "StreamLoss", "salvage_sealed", "salvage_stream"]

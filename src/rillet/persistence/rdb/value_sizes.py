@@ -22,6 +22,7 @@ from rillet.structs.listpack import Listpack
 from rillet.structs.ziplist import read_ziplist
 from rillet.structs.zipmap import read_zipmap
 from rillet.types.rdb.primitives import RdbReader
+from rillet.types.rdb.stream import STREAM_TYPES, TYPE_SEALED
 
 # RDB type -> (type of the key, encoding, form of the value in the file)
 FORMS: dict[int, tuple[str, str, str]] = {
@@ -59,6 +60,15 @@ def skip_value(reader: RdbReader, kind: int, valkey: bool = True, opens: bool = 
     valkey: type 22 is Valkey's, not that of a preview of Redis 8. opens: count the elements in packed blocks, which
     else count as none, and measure those of arrays; else no string is decoded, so it may be damaged.
     """
+    if kind == TYPE_SEALED:
+        kind = reader.byte()
+        for _ in range(reader.length()):  # each range: first ID, reference, three numbers
+            reader.skip_string()
+            reader.skip_string()
+            for _ in range(3):
+                reader.length()
+        if kind not in STREAM_TYPES:
+            raise Corrupt("a stream with nodes in segments has the type of a stream")
     if kind not in FORMS:
         raise Corrupt("an unknown type")
     type_name, _, form = FORMS[kind]

@@ -165,7 +165,7 @@ class _RdbFileWriter:
     def write(self, log_base: bool) -> None:
         """Write all parts of the RDB file in order."""
         settings = self.engine.settings
-        self.seals = log_base
+        self.seals = log_base and self.engine.segments is not None
         self.syncs = settings.aof_rewrite_incremental_fsync if log_base else settings.rdb_save_incremental_fsync
         self._header(log_base)
         if self.parts.data:

@@ -245,6 +245,15 @@ class Segment:
         index, size = self._used(), ROW.size
         return bisect_right(range(self.sealed.nodes), key, key=lambda at: index[size * at : size * at + 16]) - 1
 
+    def last_id(self, number: int) -> int:
+        """Return the ID of the last entry of a node that is not a tombstone, as 128 bits."""
+        return int.from_bytes(self._row_of(number)[1], "big")
+
+    def place(self, number: int) -> tuple[int, int]:
+        """Return the first and the last offset + 1 of a node."""
+        _, _, offset, _, size, *_ = self._row_of(number)
+        return offset, offset + size
+
     def node(self, number: int) -> Listpack:
         """Read a node. Raise SegmentUnreadable if its bytes are missing or damaged."""
         _, _, offset, _, size, _, _, checksum = self._row_of(number)
