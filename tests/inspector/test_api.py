@@ -198,6 +198,20 @@ def test_bytes_of_a_stream(client: Client) -> None:
     assert all(data[span["start"] : span["start"] + len(span["hex"]) // 2].hex() == span["hex"] for span in whole)
 
 
+def test_the_steps_of_an_append(client: Client) -> None:
+    block = client.get("bytes", key="orders")["selected"]
+    for one in (block["facts"]["entries"][0], block["facts"]["entries"][-1]):
+        found = client.get("append", key="orders", id=one["id"])
+        assert (found["id"], found["node"]) == (one["id"], block["facts"]["id"])
+        assert [step["name"] for step in found["steps"]] == ["1. The ID", "2. The node", "3. The count", "4. The entry"]
+        assert found["steps"][-1]["spans"][-2]["value"] == one["id"]
+        assert all(sum(span["end"] - span["start"] for span in leaves(step["spans"])) == step["bytes"]
+                   for step in found["steps"])  # fmt: skip
+    assert "no entry" in client.get("append", 404, key="orders", id="1-1")["error"]
+    assert "only a stream" in client.get("append", 400, key="hash", id="1-1")["error"]
+    assert client.get("append", 400, key="orders", id="x")["error"]
+
+
 @pytest.mark.parametrize(
     ("key", "kind", "form", "roles"),
     [

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import rillet
 from rillet.errors import Corrupt
 from rillet.inspector.layout import intset, listpack, stream_node, tree
+from rillet.inspector.layout.append_steps import append_steps
 from rillet.inspector.layout.intset import lay_out_intset
 from rillet.inspector.layout.listpack import lay_out
 from rillet.inspector.layout.payload import read_payload
@@ -117,6 +118,33 @@ def test_the_roles_in_a_node() -> None:
         assert node.spans[3].parts[0].value == "3: DELETED | SAMEFIELDS"
         assert node.facts() | {"entries": 0} == {"id": "1000-1", "live": 2, "tombstones": 1, "samefields": 2,
                                                  "entries": 0}  # fmt: skip
+
+
+def test_the_steps_of_each_entry_lead_to_the_bytes_of_the_node() -> None:
+    """Entries with the names of the master and with others, one that makes the count longer, one deleted later."""
+    with rillet.open(stream_node_max_entries=200, stream_node_max_bytes=0) as store:
+        stream = store.stream("s")
+        previous = b""
+        for n in range(130):
+            stream.add({"a": n, "b": "x" * (n % 70)} if n % 3 else {"c": n}, id=f"{1000 + n}-{n % 2}")
+            key, data = nodes_of(store)[-1]
+            id, first, count, last = append_steps(key, data, StreamID(1000 + n, n % 2))
+            assert last.data == data
+            assert id.data == previous
+            assert first.data == (previous or count.data)
+            for step in (first, count, last):
+                check(lay_out_node(key, step.data).spans, 0, len(step.data))
+            start, end = count.changed[0]
+            assert (start, count.data[end : end + 2]) == (6, b"\x00\x01")  # the number of deleted entries follows
+            assert int(Listpack.from_bytes(count.data).get_int(6)) == n + 1
+            start, end = last.changed[1]
+            assert last.data[6:start] + last.data[end:] == count.data[6:]
+            previous = data
+        whole = nodes_of(store)[0]
+        stream.delete("1001-1")
+        assert [step.data for step in append_steps(*nodes_of(store)[0], StreamID(1129, 1))][-1] == whole[1]
+        with pytest.raises(KeyError, match="no entry 1-1"):
+            append_steps(*whole, StreamID(1, 1))
 
 
 def test_a_node_that_ends_inside_an_entry_is_refused() -> None:

@@ -245,6 +245,27 @@ def test_the_bytes_equal_those_of_dump(driver: Any) -> None:
     assert shown == block.data
 
 
+def test_the_steps_of_an_append_over_the_bytes(driver: Any, axe: str) -> None:
+    with rillet.open() as store, store.serve() as server, running(server.url) as inspector:
+        for n in range(3):
+            store.stream("s").add({"sensor": n, "temp": "warm"}, id=f"{1000 + n}-0")
+        pages = Pages(driver, inspector)
+        pages.open("bytes", key="s")
+        pages.see("How an entry was added", "1. The ID.", "It follows 1001-0")
+        lengths = []
+        for name in ("2. The node.", "3. The count.", "4. The entry."):
+            pages.click("Next step", "button")
+            pages.see(name)
+            shown = "".join(pages.texts("[aria-labelledby=h-steps] .bytes .by")).replace(" ", "")
+            lengths.append(len(shown) // 2)
+        whole = "".join(pages.texts("[aria-labelledby=h-bytes] .bytes .by")).replace(" ", "")
+        assert shown == whole
+        assert lengths[0] == lengths[1] < lengths[2]
+        assert pages.texts("[aria-labelledby=h-steps] .el.changed")
+        assert pages.faults(axe) == []
+        assert pages.problems() == []
+
+
 def test_scrolling_a_million_entries(driver: Any, tmp_path: Path) -> None:
     with rillet.open(tmp_path / "large.rillet") as store:
         stream = store.stream("large")

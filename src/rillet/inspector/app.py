@@ -59,7 +59,8 @@ class Api:
         reads = {
             "place": self.about, "overview": self.overview, "streams": self.streams, "stream": self.stream,
             "entries": self.entries, "entry": self.entry, "timeline": self.timeline, "rank": self.rank,
-            "groups": self.groups, "pending": self.pending, "bytes": self.bytes, "commands": self.commands,
+            "groups": self.groups, "pending": self.pending, "bytes": self.bytes, "append": self.append,
+            "commands": self.commands,
             "feed": self.feed, "export": self.export, "search/keys": self.search_keys,
             "search/entries": self.search_entries, "openapi.json": self.openapi,
         }  # fmt: skip
@@ -147,6 +148,11 @@ class Api:
         return _json(
             await self.place.ask(lambda store: blocks.bytes_of(self.place, store, key, at=at, block=block))
         )
+
+    async def append(self, request: Request) -> Response:
+        """The steps that added an entry to its node, with the bytes after each."""
+        key, id = _text(request, "key"), str(StreamID.parse(request.query_params["id"]))
+        return _json(await self.place.ask(lambda store: blocks.append_of(self.place, store, key, id)))
 
     async def commands(self, request: Request) -> Response:
         """The command table, for completion and help."""

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rillet.errors import CommandError, Corrupt
+from rillet.inspector.layout.append_steps import append_steps
 from rillet.inspector.layout.intset import lay_out_intset
 from rillet.inspector.layout.listpack import lay_out
 from rillet.inspector.layout.payload import Block, read_payload
@@ -69,6 +70,33 @@ def bytes_of(place: InspectedPlace, store: Store, key: bytes, *, at: str = "", b
         found["selected"] = {"index": block, **draw(found, blocks[block])}
     found["blocks"] = [_line(one) for one in blocks[:_BLOCKS]]
     return found
+
+
+def append_of(place: InspectedPlace, store: Store, key: bytes, id: str) -> dict[str, Any]:
+    """Return the steps that added an entry, each with the node's bytes as spans; KeyError if no node has it. O(node)"""
+    wanted = StreamID.parse(id)
+    found: dict[str, Any] = {}
+    memory = _number(store, [b"MEMORY", b"USAGE", key])
+    if decode(store.execute("TYPE", key)) != "stream":
+        raise CommandError("only a stream has entries")
+    if place.is_rillet:
+        blocks = _nodes(place, store, key, id, memory, found)
+    else:
+        blocks = _dumped(place, store, key, memory, found)
+    nodes = [one for one in blocks if one.key and StreamID.unpack(one.key) <= wanted]
+    if not nodes:
+        raise KeyError(f"the stream has no entry {wanted}")
+    block = nodes[-1]
+    steps = []
+    for step in append_steps(block.key or b"", block.data, wanted):
+        words: dict[str, int] = {}
+        spans = lay_out_node(block.key or b"", step.data).spans if step.data else []
+        steps.append({
+            "name": step.name, "note": step.note, "bytes": len(step.data), "changed": step.changed,
+            "spans": [span.as_dict(step.data, words) for span in spans], "words": list(words),
+            "page": "stream_node", "facts": {},
+        })  # fmt: skip
+    return {"key": to_text(key), "id": str(wanted), "node": str(StreamID.unpack(block.key or b"")), "steps": steps}
 
 
 def _nodes(place: InspectedPlace, store: Store, key: bytes, at: str, memory: int | None,
@@ -203,4 +231,4 @@ def _text(store: Store, argv: list[bytes]) -> str | None:
     return found
 
 
-__all__ = ["NODES", "TooLarge", "bytes_of", "draw", "shape_of"]
+__all__ = ["NODES", "TooLarge", "append_of", "bytes_of", "draw", "shape_of"]

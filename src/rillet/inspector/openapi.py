@@ -36,6 +36,8 @@ _READS: tuple[tuple[str, str, str, tuple[Parameter, ...]], ...] = (
     ("bytes", "The blocks of a key, one as annotated spans, and the rax of a stream", "object", (
         _KEY, ("at", "string", False, "for a stream: the ID from which nodes are returned"),
         ("block", "integer", False, "the number of the block that is drawn"))),
+    ("append", "The four steps that added an entry to its node, with the bytes after each", "object", (
+        _KEY, ("id", "string", True, "the ID of the entry"))),
     ("commands", "The command table", "object", ()),
     ("feed", "Live updates of the overview and of a stream", "events", (
         ("stream", "string", False, "the stream"), ("tail", "boolean", False, "also its new entries"),

@@ -25,7 +25,8 @@ const pairs = (hex) => hex.match(/../g) || [];
 const leaf = (span) => html`<span class="by ${span.kind}">${pairs(span.hex).join(" ")}${span.end - span.start > span.hex.length / 2 ? html`<span class="muted"> +${span.end - span.start - span.hex.length / 2}</span>` : null}</span>`;
 
 // An element is what the pointer and the keys stop at; its parts are encoding, data, backlen.
-const Element = ({ span, path }) => html`<span class="el k-${span.kind}" tabindex="-1" data-path=${path} role="img"
+const touched = (span, ranges) => (ranges || []).some(([start, end]) => span.start < end && span.end > start);
+const Element = ({ span, path, changed }) => html`<span class="el k-${span.kind} ${touched(span, changed) ? "changed" : ""}" tabindex="-1" data-path=${path} role="img"
   aria-label=${`${span.name}${span.value ? ": " + span.value.slice(0, 80) : ""}`}>${span.parts ? span.parts.map(leaf) : leaf(span)}</span>`;
 
 function Explain({ span, words }) {
@@ -72,9 +73,28 @@ function Block({ block }) {
     <div class="legend" aria-hidden="true">${(LEGEND[block.page] || LEGEND.rdb).map(([kind, text]) => html`<span key=${kind}><i class="k-${kind}"></i>${text}</span>`)}<span><b>bold</b> encoding</span><span>grey: backlen</span></div>
     ${block.facts.problem ? html`<${Problem} text=${block.facts.problem} />` : null}
     <div class="bytes" ref=${box} onMouseOver=${over} onFocusIn=${over} onKeyDown=${keys} role="group" aria-label="Bytes of the block; the arrow keys move between elements">
-      ${units.map((unit, n) => html`<div class="unit ${unit.kind}" key=${n}><div class="name">${unit.name}</div><div class="cells">${unit.cells.map(([span, path]) => html`<${Element} key=${path} span=${span} path=${path} />`)}</div></div>`)}
+      ${units.map((unit, n) => html`<div class="unit ${unit.kind}" key=${n}><div class="name">${unit.name}</div><div class="cells">${unit.cells.map(([span, path]) => html`<${Element} key=${path} span=${span} path=${path} changed=${block.changed} />`)}</div></div>`)}
     </div>
     <div class="explain" aria-live="polite"><${Explain} span=${current} words=${block.words} /></div></div>`;
+}
+
+// ---- how an entry was added ----
+
+function Steps({ name, entries }) {
+  const [id, setId] = useState(entries[entries.length - 1].id), [at, setAt] = useState(0);
+  const { data, error } = useGet("append", { key: name, id }, [name, id], `${name} ${id}`);
+  const step = data && data.steps[at];
+  const go_to = (n) => setAt(Math.max(0, Math.min(3, n)));
+  return html`<${Card} title="How an entry was added" id="h-steps">
+    <div class="stack">
+      <div class="row"><label for="step-entry">Entry</label>
+        <select id="step-entry" value=${id} onChange=${(e) => { setId(e.target.value); setAt(0); }}>${entries.map((one) => html`<option key=${one.id} value=${one.id}>${one.id}</option>`)}</select>
+        <button type="button" onClick=${() => go_to(at - 1)} disabled=${at === 0}>Back</button>
+        <button type="button" onClick=${() => go_to(at + 1)} disabled=${at === 3}>Next step</button>
+        ${data ? html`<span role="group" aria-label="Steps" class="row">${data.steps.map((one, n) => html`<button type="button" key=${n} aria-pressed=${n === at} onClick=${() => go_to(n)}>${one.name}</button>`)}</span>` : null}</div>
+      <${Problem} text=${error} />
+      ${step ? html`<p aria-live="polite"><b>${step.name}.</b> ${step.note} <span class="muted small">${step.bytes ? `${step.bytes} bytes` : "There is no node yet."}${step.changed.length ? "; framed: what this step wrote" : ""}</span></p>
+        ${step.bytes ? html`<${Block} key=${`${id} ${at}`} block=${step} />` : null}` : null}</div><//>`;
 }
 
 // ---- structures in memory ----
@@ -121,6 +141,7 @@ export default function BytesView({ place, values, overview }) {
           : html`<${Empty}>${place.rillet ? "This encoding has no block of bytes: DUMP writes its elements one after the other." : "This encoding has no block of bytes in a DUMP payload. Its structures in memory are shown for rillet only."}<//>`}
         ${data.selected && data.selected.facts.live !== undefined ? html`<p class="small muted">Node ${data.selected.facts.id}: ${size(data.selected.bytes)}, ${data.selected.facts.live} entries, ${data.selected.facts.tombstones} tombstones, ${data.selected.facts.samefields} with SAMEFIELDS.</p>` : null}</div><//>
     <${Shape} shape=${data.shape} />
-    ${data.selected ? html`<${Card} title=${`Bytes of ${data.selected.facts.id ? `node ${data.selected.facts.id}` : `${data.selected.format} ${data.selected.index}`}`} id="h-bytes"><${Block} block=${data.selected} /><//>` : null}` : busy ? html`<p class="loading" role="status">Reading…</p>` : null}
+    ${data.selected ? html`<${Card} title=${`Bytes of ${data.selected.facts.id ? `node ${data.selected.facts.id}` : `${data.selected.format} ${data.selected.index}`}`} id="h-bytes"><${Block} block=${data.selected} /><//>` : null}
+    ${data.selected && data.selected.facts.entries && data.selected.facts.entries.length ? html`<${Steps} key=${data.selected.facts.id} name=${key} entries=${data.selected.facts.entries} />` : null}` : busy ? html`<p class="loading" role="status">Reading…</p>` : null}
   </div>`;
 }
