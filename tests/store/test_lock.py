@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import threading
 import time
 
@@ -51,6 +53,63 @@ def test_a_release_without_an_acquisition_changes_nothing() -> None:
             lock.__exit__(None, None, None)
         with lock as alone:
             assert alone
+
+
+class Interrupt(Exception):
+    """What a signal handler raises."""
+
+
+@pytest.mark.skipif(not COMPILED_STEPS, reason="interpreted, a signal handler runs between two steps of the lock")
+def test_signal_handlers_that_use_the_lock_or_raise_leave_it_whole() -> None:
+    lock, inside, stopped = FairLock(), list[int](), threading.Event()
+    handled = raised = waited = 0
+    main = threading.get_ident()
+
+    def use() -> None:
+        with lock:
+            assert not inside
+
+    def handle(*_: object) -> None:
+        nonlocal handled, raised, waited
+        handled += 1
+        waited += lock._is_waiting()
+        use()
+        if handled % 3 == 0:
+            raised += 1
+            raise Interrupt
+
+    def contend() -> None:
+        while not stopped.is_set():
+            with lock:
+                assert not inside
+                inside.append(threading.get_ident())
+                time.sleep(0.0005)  # others queue, and another thread runs
+                inside.pop()
+
+    def disturb() -> None:
+        while not stopped.is_set():
+            signal.pthread_kill(main, signal.SIGUSR1)
+            time.sleep(0.001)
+
+    before = signal.signal(signal.SIGUSR1, handle)
+    threads = [threading.Thread(target=target) for target in (contend, contend, disturb)]
+    try:
+        for thread in threads:
+            thread.start()
+        for _ in range(300):
+            with contextlib.suppress(Interrupt):
+                use()
+    finally:
+        while not stopped.is_set():
+            with contextlib.suppress(Interrupt):
+                stopped.set()
+                for thread in threads:
+                    thread.join(SECONDS)
+                signal.signal(signal.SIGUSR1, before)
+    assert not any(thread.is_alive() for thread in threads)
+    assert handled and raised and waited
+    with lock as alone:
+        assert alone and not inside
 
 
 def test_the_compiled_build_uses_it() -> None:
