@@ -2,6 +2,7 @@
 
     python -m benchmarks.stream_memory                  a million entries of five fields, a limit of 32 MB
     python -m benchmarks.stream_memory --entries 20000000 --limit 256mb --rounds 1
+    python -m benchmarks.stream_memory --pauses         how long other clients of a server wait meanwhile
 
 Each round opens new stores in a temporary folder, one after the other in processes of their own: with a limit, without,
 and a table of SQLite (WAL, the same batches in transactions, synchronous=NORMAL). A row is the median of the rounds and
@@ -14,6 +15,7 @@ import argparse
 import json
 import os
 import random
+import select
 import sqlite3
 import statistics
 import subprocess
@@ -24,8 +26,11 @@ from pathlib import Path
 from typing import Any
 
 import rillet
+from benchmarks.groups import Wire, pack
+from benchmarks.harness import rillet_server
 from rillet import Store
 
+SECONDS = 5.0  # that each kind of work is measured
 BATCH = 1000
 LOOKUPS = 2000
 FIELDS = ("n", "carrier", "delay", "origin", "text")
@@ -106,6 +111,67 @@ def sqlite_round(entries: int, folder: str) -> dict[str, float]:
     return found
 
 
+def pings(port: int) -> dict[str, float]:
+    """Return how long a client's PINGs took until the standard input ends, one each millisecond, in milliseconds."""
+    spent = []
+    with Wire(port) as wire:
+        packed = pack("PING")
+        while not select.select([sys.stdin], [], [], 0.001)[0]:
+            began = time.perf_counter()
+            wire.socket.sendall(packed)
+            wire.socket.recv(64)
+            spent.append((time.perf_counter() - began) * 1e3)
+    spent.sort()
+    return {"p50": spent[len(spent) // 2], "p99": spent[len(spent) * 99 // 100], "longest": spent[-1]}
+
+
+def pauses(entries: int, limit: str, folder: Path) -> None:
+    """Print how long the PINGs of a client take while another one does nothing, adds, reads."""
+    settings = ("--appendonly", "yes", "--stream-memory", limit)
+    with (
+        rillet_server("compiled", *settings, folder=folder) as (port, _),
+        rillet.connect(f"redis://127.0.0.1:{port}") as store,
+    ):
+        stream = store.stream("s")
+
+        def add() -> None:
+            for first in range(0, entries, BATCH):
+                stream.add_many(rows(first))
+
+        def read(is_cold: bool) -> None:
+            info = stream.info()
+            first, last = (int(str(info[name]).partition("-")[0])
+                           for name in ("recorded-first-entry-id", "last-generated-id"))  # fmt: skip
+            chance, end = random.Random(1), time.monotonic() + SECONDS
+            while time.monotonic() < end:
+                if is_cold:
+                    forget(folder)
+                store.execute("XRANGE", "s", f"{chance.randint(first, last)}-0", "+", "COUNT", 100)
+
+        print("| another client | p50, ms | p99 | longest |\n|---|---|---|---|")
+        for name, work in {
+            "does nothing": lambda: time.sleep(SECONDS),
+            "adds, and nodes are sealed": add,
+            "reads 100 entries, which the system has in its memory": lambda: read(False),
+            "reads 100 entries, which only the disk has": lambda: read(True),
+        }.items():
+            command = [sys.executable, "-m", "benchmarks.stream_memory", "--one", f"pings {port}"]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True) as other:
+                work()
+                output, _ = other.communicate()
+            found = json.loads(output)
+            print(f"| {name} | {found['p50']:.2f} | {found['p99']:.2f} | {found['longest']:.2f} |")
+        print(f"\ncommands that waited for the disk: {store.info()['stream_cold_reads']}")
+
+
+def forget(folder: Path) -> None:
+    """Let the system forget the segments, so that only the disk has them."""
+    for path in folder.rglob("*.segment"):
+        descriptor = os.open(path, os.O_RDONLY)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(descriptor)
+
+
 def main() -> None:
     """Run the rounds and print the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.stream_memory", description=__doc__.split("\n")[0])
@@ -113,7 +179,15 @@ def main() -> None:
     parser.add_argument("--limit", default="32mb")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--one", help=argparse.SUPPRESS)
+    parser.add_argument("--pauses", action="store_true")
     given = parser.parse_args()
+    if given.pauses:
+        with tempfile.TemporaryDirectory() as folder:
+            pauses(given.entries, given.limit, Path(folder))
+        return
+    if given.one and given.one.startswith("pings"):
+        print(json.dumps(pings(int(given.one.split()[1]))))
+        return
     if given.one:
         with tempfile.TemporaryDirectory() as folder:
             one = sqlite_round(given.entries, folder) if given.one == "sqlite" else rillet_round(
