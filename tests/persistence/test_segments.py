@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from random import Random
+from zlib import crc32
 
 import pytest
 
 from rillet.errors import Corrupt, SegmentUnreadable
 from rillet.persistence.disk import REAL, Disk
+from rillet.persistence.rdb.plain_keys import key_of
 from rillet.persistence.segments.segment import (
     FOOTER,
     HEADER,
@@ -22,9 +24,12 @@ from rillet.persistence.segments.segment import (
     SegmentWriter,
     read_segment,
 )
+from rillet.runtime.engine import Engine
 from rillet.structs.listpack import Listpack
+from rillet.types.stream.iterator import StreamIterator
 from rillet.types.stream.nodes import NodeIterator, SealedNodes
 from rillet.types.stream.stream import Stream
+from rillet.types.string import String
 from tests.persistence.simulated_disk import PowerLoss, SimulatedDisk
 from tests.types.test_sealed_nodes import filled, ids, same
 
@@ -184,31 +189,82 @@ def test_damage_makes_only_its_part_unreadable(part: str, seal: Seal) -> None:
     assert segment.sealed.nodes == 19
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
-def test_hostile_bytes_raise_an_error(seed: int, tmp_path: Path) -> None:
-    chance = Random(seed)
-    path = tmp_path / "1"
-    sealed = written(REAL, path, nodes_of(filled(60))[:-1])
-    good = path.read_bytes()
-    for _ in range(100_000 if seed == 2 else 1500):
-        data = bytearray(good)
-        for _ in range(chance.choice([1, 1, 2, 8])):
-            data[chance.randrange(len(data))] = chance.randrange(256)
+def spoiled(good: bytes, kind: str, chance: Random) -> bytes:
+    """Return hostile bytes: random ones, changed ones, or changed ones whose checksums are right again."""
+    if kind == "random":
+        data = bytearray(chance.randbytes(chance.choice([0, 1, 79, 80, 144, 300, len(good)])))
+        data[: chance.choice([0, 8, 16])] = good[: chance.choice([0, 8, 16])]
+        return bytes(data)
+    data = bytearray(good)
+    for _ in range(chance.choice([1, 1, 2, 8])):
+        data[chance.randrange(len(data))] = chance.choice([0, 1, 0x7F, 0xFF, chance.randrange(256)])
+    if kind == "changed":
         if chance.random() < 0.2:
             del data[chance.randrange(len(data)) :]
+        return bytes(data)
+    index_at = len(data) - FOOTER.size - ROW.size * int.from_bytes(good[-FOOTER.size :][:8], "little")
+    for at in range(index_at, len(data) - FOOTER.size, ROW.size):
+        row = list(ROW.unpack_from(data, at))
+        row[7] = crc32(data[row[2] : row[2] + row[4]])
+        ROW.pack_into(data, at, *row)
+    data[-24:-20] = crc32(data[index_at : len(data) - FOOTER.size]).to_bytes(4, "little")
+    data[-4:] = crc32(data[-FOOTER.size : -4]).to_bytes(4, "little")
+    return bytes(data)
+
+
+@pytest.mark.parametrize("kind", ["random", "changed", "sealed again"])
+@pytest.mark.parametrize("rounds", [200, pytest.param(34_000, marks=pytest.mark.long)])
+def test_hostile_bytes_raise_an_error(rounds: int, kind: str, tmp_path: Path) -> None:
+    """Whoever can change the file cannot make the process crash, hang, or return something without an error."""
+    chance = Random(rounds)
+    path = tmp_path / "1"
+    stream = filled(60)
+    sealed = written(REAL, path, nodes_of(stream)[:-1])
+    good = path.read_bytes()
+    errors = 0
+    for _ in range(rounds):
+        data = spoiled(good, kind, chance)
         path.write_bytes(data)
-        segment = Segment(REAL, path, sealed, IndexCache(ROOMY))
+        expected = sealed
         try:
-            found = [segment.node(number).to_bytes() for number in range(sealed.nodes)]
-        except SegmentUnreadable:
-            pass
-        else:
-            assert b"".join(found) == good[HEADER.size : HEADER.size + len(b"".join(found))]
-        segment.close()
-        try:
-            read_segment(REAL, path)
+            found = read_segment(REAL, path)
+            expected = found if kind == "sealed again" and 0 < found.nodes <= 100 else sealed
         except Corrupt:
-            pass
+            errors += 1
+        segment = Segment(REAL, path, expected, IndexCache(ROOMY))
+        try:
+            nodes = [segment.node(number).to_bytes() for number in range(expected.nodes)]
+        except (SegmentUnreadable, Corrupt):
+            errors += 1
+        else:
+            if kind != "sealed again":
+                assert b"".join(nodes) == good[HEADER.size : HEADER.size + len(b"".join(nodes))]
+        cold = filled(60)
+        try:
+            first = segment.key(0)
+            cold.trim_minid(61, 0, False, 0)
+            cold.add_sealed(first, SealedNodes(segment, 0, expected.nodes, max(expected.entries, 0)))
+            for reverse in (False, True):
+                entries = StreamIterator(cold, 0, 0, (1 << 64) - 1, (1 << 64) - 1, reverse)
+                for _ in range(1000):
+                    if not entries.next_entry():
+                        break
+                    entries.fields()
+        except (SegmentUnreadable, Corrupt, IndexError, ValueError, OverflowError, MemoryError):
+            errors += 1
+        segment.close()
+    assert errors > rounds // 3
+
+
+def test_the_key_of_a_stream_is_found_among_many() -> None:
+    database = Engine().databases[0]
+    streams = {b"stream:%d" % number: filled(1) for number in range(0, 9000, 7)}
+    for number in range(9000):
+        key = b"stream:%d" % number
+        database.put(key, streams[key] if key in streams else String(b"x"))
+    assert all(key_of(database.keys, stream) == key for key, stream in list(streams.items())[::100])
+    assert key_of(database.keys, next(reversed(streams.values()))) == b"stream:8995"
+    assert key_of(database.keys, Stream()) is None
 
 
 def test_after_a_power_loss_a_segment_with_its_name_is_complete() -> None:

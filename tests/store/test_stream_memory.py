@@ -175,6 +175,16 @@ def test_whole_keys(tmp_path: Path) -> None:
         assert numbers(store) == list(range(1, 2001))
 
 
+def test_large_segments_without_a_stream_start_a_rewrite_and_are_removed(tmp_path: Path) -> None:
+    with rillet.open(tmp_path / "s", stream_memory="64kb", appendfsync="no") as store:
+        fill(store, 5000)
+        settled(store)
+        assert files(tmp_path / "s")
+        store.stream("s").trim(maxlen=10, approximate=False)
+        until(lambda: not files(tmp_path / "s"))
+        assert numbers(store) == list(range(4991, 5001))
+
+
 def test_segments_without_a_stream_are_removed_after_a_rewrite(tmp_path: Path) -> None:
     with rillet.open(tmp_path / "s", stream_memory="64kb", appendfsync="no") as store:
         fill(store, 5000)
@@ -347,6 +357,7 @@ def test_a_killed_process_loses_nothing_and_doubles_nothing(rounds: int, tmp_pat
             store.transport.engine.check()  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["missing", "node", "index", "base"])
 @pytest.mark.parametrize("out", ["t", "t.rdb"])
 def test_salvage_keeps_what_can_be_read(damage: str, out: str, tmp_path: Path, capsys: Any) -> None:

@@ -36,7 +36,7 @@ from rillet.loggers import logger
 from rillet.persistence.aof.log import AppendOnlyLog
 from rillet.persistence.aof.rewrite import Rewriting
 from rillet.persistence.aof.states import ON
-from rillet.persistence.rdb.plain_keys import versioned_values
+from rillet.persistence.rdb.plain_keys import key_of, versioned_values
 from rillet.persistence.segments.folder import SegmentFolder
 from rillet.persistence.segments.segment import Sealed, Segment, SegmentWriter
 from rillet.runtime.engine import Engine
@@ -173,12 +173,12 @@ class Sealing:
         most = max(min(used - self.limit * 3 // 4, SEGMENT_BYTES), min(self.limit // 8, _STEP))
         largest = max(streams, key=lambda stream: stream.node_bytes)
         for database in self._engine.databases:
-            for key, value in database.items():
-                if value is largest:
-                    writer = self._folder.begin(self._engine.clock.now_ms())
-                    self._work = _Work(database, key, largest, writer, most)
-                    self._phase = WRITING
-                    return
+            key = key_of(database.keys, largest)
+            if key is not None:
+                writer = self._folder.begin(self._engine.clock.now_ms())
+                self._work = _Work(database, key, largest, writer, most)
+                self._phase = WRITING
+                return
 
     def _write(self, left: int) -> None:
         """Copy the next nodes into the segment, about `left` bytes of them."""
@@ -294,7 +294,10 @@ class Sealing:
     # -- segments that no stream has any more ------------------------------------------------------------
 
     def _remove_unused(self, streams: list[Stream]) -> None:
-        """Remove the segments that were unused before the last rewrite began, and look for others."""
+        """Remove the segments that were unused before the last rewrite began, and look for others.
+
+        A rewrite writes about the data in memory, so it begins by itself when the unused files have more.
+        """
         rewriting = self._aof.rewriting
         if self._unused:
             if rewriting.rewrites > self._unused_since and not rewriting.in_progress and rewriting.succeeded:
@@ -307,7 +310,7 @@ class Sealing:
                 for _, nodes in stream.sealed_ranges()}  # fmt: skip
         self._unused = set(self._folder.names()) - used - self._folder.held(self._engine.clock.now_ms())
         self._unused_since = rewriting.rewrites
-        if self._unused and self._folder.size_of(self._unused) > self.limit:
+        if self._unused and self._folder.size_of(self._unused) > min(self.limit, self._engine.used_memory()):
             rewriting.scheduled = True
 
     def close(self) -> None:

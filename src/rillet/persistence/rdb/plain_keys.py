@@ -34,6 +34,7 @@ _AT_LIMIT = cython.declare(cython.int, 1)
 _AT_OTHER = cython.declare(cython.int, 2)
 _FREE_MARK = cython.declare(cython.ulonglong, (1 << 64) - 1)
 _EXPIRE_MS = cython.declare(cython.int, 0xFC)
+_CHUNK_SHIFT = cython.declare(cython.int, 12)  # of the objects of a Dict: 4096 in each chunk (structs/dict.py)
 _LAST_STRING = cython.declare(cython.int, 2)  # the tags of values at rest
 _HASH = cython.declare(cython.int, 3)
 _ZSET = cython.declare(cython.int, 4)
@@ -151,6 +152,22 @@ def versioned_values(keys: Dict) -> list[Any]:
                 if type(value) is Stream or type(value) is Array:
                     found.append(value)
     return found
+
+
+@cython.ccall
+def key_of(keys: Dict, wanted: object) -> bytes | None:
+    """Return the key of a value that is an object, None if no key has it. O(objects); no other value is touched"""
+    number: cython.Py_ssize_t
+    at: cython.Py_ssize_t
+    chunk: object
+    for number in range(len(keys._objects)):
+        chunk = keys._objects[number]
+        if chunk is not None:
+            for at in range(len(chunk)):  # type: ignore[arg-type]
+                if chunk[at] is wanted:  # type: ignore[index]
+                    key: bytes = keys.entry_key((number << _CHUNK_SHIFT) + at)
+                    return key
+    return None
 
 
 @cython.ccall

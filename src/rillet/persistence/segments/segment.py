@@ -364,6 +364,8 @@ class Segment:
         return f"the node with the entries {ids}"
 
     def _read(self, offset: int, size: int, part: str | int) -> bytes:
+        if offset + size > self.sealed.size:
+            raise SegmentUnreadable(f"{self.path}: the index says that {self._named(part)} is outside of the file")
         try:
             data = self._disk.read_at(self._opened(), offset, size)
         except OSError as error:
