@@ -2,6 +2,7 @@
 
     python -m benchmarks.spark_segments                      five million entries, a limit of 32 MB
     python -m benchmarks.spark_segments --entries 20000000
+    python -m benchmarks.spark_segments --cpu                processor time for an entry, by process
 
 One process fills a store with `stream_memory` and keeps it open. The readers alternate, after one turn to warm up:
 
@@ -25,6 +26,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from benchmarks.harness import BUILDS, ROOT, Figure
+from benchmarks.processor_time import Meter
 from benchmarks.spark_peers import TASKS
 from benchmarks.spark_read import KEY, MILLION, NARROW, STEP_MS, Reader, rate, spark_session
 
@@ -49,23 +51,23 @@ with rillet.open(path, stream_memory=limit, appendfsync="no") as store:
 
 
 @contextmanager
-def opened(count: int, limit: str) -> Iterator[tuple[Path, str]]:
-    """Yield the directory of a store with the stream, and the socket of the process that has it open."""
+def opened(count: int, limit: str) -> Iterator[tuple[Path, str, int]]:
+    """Yield the directory of a store with the stream, and the socket and PID of the process that has it open."""
     with tempfile.TemporaryDirectory(prefix="rillet-bench-") as folder:
         command = [sys.executable, "-c", _OWN, folder, str(count), limit]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, text=True) as owner:
             assert owner.stdout is not None
             socket = owner.stdout.readline().strip()
             assert socket, "the owner ended"
-            yield Path(folder), socket
+            yield Path(folder), socket, owner.pid
 
 
-def measure(rounds: int = 3, count: int = 5 * MILLION, limit: str = LIMIT) -> dict[str, float]:
-    """Return the entries per second by reader."""
+def measure(rounds: int = 3, count: int = 5 * MILLION, limit: str = LIMIT, cpu: bool = False) -> dict[str, float]:
+    """Return the entries per second by reader; cpu: also print the processor time of each read."""
     tasks = {"stream": KEY, "minPartitions": str(TASKS)}
     with ExitStack() as stack:
-        folder, socket = stack.enter_context(opened(count, limit))
-        _, plain = stack.enter_context(opened(count, "0"))
+        folder, socket, owner = stack.enter_context(opened(count, limit))
+        _, plain, other = stack.enter_context(opened(count, "0"))
         spark = stack.enter_context(spark_session())
         wide = {
             "files": Reader("rillet", {"path": str(folder), **tasks}),
@@ -77,7 +79,10 @@ def measure(rounds: int = 3, count: int = 5 * MILLION, limit: str = LIMIT) -> di
         found: dict[str, list[float]] = {}
         for turn in range(rounds + 1):
             for name, reader in {**wide, **narrow, **limits}.items():
-                speed = rate(spark, reader, count)
+                with Meter(owner=other if "memory" in name else owner) as meter:
+                    speed = rate(spark, reader, count)
+                if turn and cpu:
+                    print(f"{name:22} {meter.per_row(count)}", flush=True)
                 if turn:
                     found.setdefault(name, []).append(speed)
     return {name: statistics.median(speeds) for name, speeds in found.items()}
@@ -101,9 +106,10 @@ if __name__ == "__main__":
     parser.add_argument("--entries", type=int, default=5 * MILLION)
     parser.add_argument("--limit", default=LIMIT)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--cpu", action="store_true")
     given = parser.parse_args()
     assert BUILDS["compiled"].exists(), "build the compiled modules first: make setup"
-    speeds = measure(given.rounds, given.entries, given.limit)
+    speeds = measure(given.rounds, given.entries, given.limit, given.cpu)
     for name, speed in speeds.items():
         peer = speeds["owner, narrow" if "narrow" in name else "owner"]
         print(f"{name:22} {speed:>12,.0f}/s {speed / peer:6.2f}")

@@ -174,6 +174,16 @@ class Disk:
                 raise
         return True
 
+    def read_into(self, file: BinaryIO, offset: int, buffer: memoryview) -> int:
+        """Do `read_at` for a buffer; return the number of bytes, fewer than it has room for only at the file's end."""
+        if not hasattr(os, "preadv"):
+            file.seek(offset)
+            return file.readinto(buffer)  # type: ignore[attr-defined, no-any-return]
+        size = 0
+        while size < len(buffer) and (more := os.preadv(file.fileno(), [buffer[size:]], offset + size)):
+            size += more
+        return size
+
     def exists(self, path: Path) -> bool:
         """Return whether there is a file or folder of that name."""
         return path.exists()

@@ -48,7 +48,8 @@ CRC-32 of the node"""
 FOOTER: Final = struct.Struct("<QQQQQI16sI")
 """nodes, entries, tombstones, offset of the index, time in ms, CRC-32 of the index, zeroes, CRC-32 of the footer"""
 PART: Final = ".part"
-_WRITE = _READ = 1 << 20
+_WRITE: Final = 1 << 20
+_READ = 1 << 18  # small enough for a processor's cache
 _REFERENCE = re.compile(rb"(\d{10}\.segment) (\d{1,18}) (\d{1,18}) (\d{1,18}) (\d{1,10})")
 _NO_ROOM: Final = b"\0" * 16
 
@@ -263,26 +264,30 @@ class Segment:
         return Listpack.from_bytes(data, False)
 
     def blocks(self, first: int, count: int) -> Iterator[tuple[bytearray, list[tuple[bytes, int, int]]]]:
-        """Yield consecutive nodes, about a megabyte with one read: their bytes, and each node's key, place and size.
+        """Yield consecutive nodes, many with one read: a buffer, and each node's key, and its place and size in it.
 
-        Raise SegmentUnreadable if the file is missing or damaged; the nodes that were yielded before are sound.
+        The buffer is always the same: decode its nodes before the next step. Raise SegmentUnreadable if the file is
+        missing or damaged; the nodes that were yielded before are sound.
         """
         rows = list(ROW.iter_unpack(self._used()[ROW.size * first : ROW.size * (first + count)]))
+        buffer = bytearray()
         at = 0
         while at < len(rows):
             begin, size, end = rows[at][2], 0, at
             while end < len(rows) and size < _READ:
                 size += rows[end][4]
                 end += 1
-            data = self._read(begin, size, first + at)
-            view = memoryview(data)
+            if size > len(buffer):
+                buffer = bytearray(max(size, _READ + (_READ >> 2)))
             nodes = []
-            for number in range(at, end):
-                key, _, offset, _, size, _, _, checksum = rows[number]
-                if crc32(view[offset - begin : offset - begin + size]) != checksum:
-                    raise self._damaged(offset, first + number)
-                nodes.append((key, offset - begin, size))
-            yield bytearray(data), nodes
+            with memoryview(buffer) as view:
+                self._read_into(begin, view[:size], first + at)
+                for number in range(at, end):
+                    key, _, offset, _, size, _, _, checksum = rows[number]
+                    if crc32(view[offset - begin : offset - begin + size]) != checksum:
+                        raise self._damaged(offset, first + number)
+                    nodes.append((key, offset - begin, size))
+            yield buffer, nodes
             at = end
 
     def size(self, number: int) -> int:
@@ -369,11 +374,25 @@ class Segment:
         try:
             data = self._disk.read_at(self._opened(), offset, size)
         except OSError as error:
-            reason = f"{self._named(part)} cannot be read: {error.strerror}"
-            raise SegmentUnreadable(f"{self.path}: offset {offset}: {reason}") from error
+            raise self._unreadable(offset, part, error) from error
         if len(data) != size:
-            raise SegmentUnreadable(f"{self.path}: offset {offset + len(data)}: the file ends in {self._named(part)}")
+            raise self._short(offset + len(data), part)
         return data
+
+    def _read_into(self, offset: int, buffer: memoryview, part: str | int) -> None:
+        try:
+            size = self._disk.read_into(self._opened(), offset, buffer)
+        except OSError as error:
+            raise self._unreadable(offset, part, error) from error
+        if size != len(buffer):
+            raise self._short(offset + size, part)
+
+    def _unreadable(self, offset: int, part: str | int, error: OSError) -> SegmentUnreadable:
+        reason = f"{self._named(part)} cannot be read: {error.strerror}"
+        return SegmentUnreadable(f"{self.path}: offset {offset}: {reason}")
+
+    def _short(self, offset: int, part: str | int) -> SegmentUnreadable:
+        return SegmentUnreadable(f"{self.path}: offset {offset}: the file ends in {self._named(part)}")
 
     def rest(self) -> None:
         """Drop the index and close the file; the next use opens it again."""

@@ -1,7 +1,7 @@
 """Reads the pieces of streams that lie in segments, in a task, without the owner of the store (planned_store.py).
 
-The reader finds the first and the last node of a piece by the index of the segment, reads these nodes about a megabyte
-at a time, checks each node's checksum, and decodes the nodes where they were read. Other nodes are not read.
+The reader finds the first and the last node of a piece by the index of the segment, reads these nodes, many
+with one read, checks each node's checksum, and decodes the nodes where they were read. Other nodes are not read.
 
 Only this module of the connector imports persistence: what wrote a segment must read it.
 """
