@@ -354,8 +354,18 @@ class StreamNodes(SizedValue):
         return True
 
     def sealed_ranges(self) -> list[tuple[bytes, SealedNodes]]:
-        """Return the ranges of sealed nodes, each with the master ID of its first node. O(nodes in memory)"""
-        return [(key, value) for key, value in self.rax.items() if isinstance(value, SealedNodes)]
+        """Return the ranges of sealed nodes, each with the master ID of its first node.
+
+        O(ranges), and the nodes in memory before the last of them; those behind it, which are many, are not looked at.
+        """
+        found: list[tuple[bytes, SealedNodes]] = []
+        if self.ranges != 0:
+            for key, value in self.rax.items():
+                if isinstance(value, SealedNodes):
+                    found.append((key, value))
+                    if len(found) == self.ranges:
+                        break
+        return found
 
     @cython.ccall
     def seal(self, nodes: SealedNodes) -> cython.bint:
