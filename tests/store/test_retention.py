@@ -6,7 +6,9 @@ import asyncio
 import json
 import math
 import os
+import random
 import shutil
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -22,6 +24,7 @@ from rillet.testing.clock import StoreClock
 from tests.judge import running_redis
 from tests.server.harness import running
 from tests.store.process import Other
+from tests.variants import long
 from tests.waiting import until
 
 LIMIT = 64 * 1024
@@ -327,3 +330,36 @@ def test_the_figures_are_shown_everywhere(tmp_path: Path) -> None:
         assert "# Rillet" not in store.execute("INFO").decode()
         assert store.execute("INFO", "rillet") == b""
         assert store.stream("s").info()["places"].retention is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rounds", [4, *long(300)])
+def test_kills_while_entries_are_added_sealed_and_removed(rounds: int, tmp_path: Path) -> None:
+    """What remains is the end of what was added, at least as much as the policy keeps, and what the group needs."""
+    chance = random.Random(rounds)
+    add = "len(store.stream('s').add_many(({{'n': n, 'text': 'x' * 60}} for n in range({}, {}))))"
+    done = acknowledged = 0
+    for number in range(rounds):
+        other = Other(tmp_path / "s", stream_memory=LIMIT)
+        if number == 0:
+            other.ask("store.stream('s').retain(entries=1500)")
+            other.ask("store.stream('s').group('g').create()")
+        for _ in range(chance.randint(1, 3)):
+            more = chance.randint(200, 1500)
+            assert other.ask(add.format(done, done + more)) == more
+            done += more
+            if chance.random() < 0.6:
+                count = chance.randint(1, done - acknowledged)
+                consumer = "store.stream('s').group('g').consumer('c')"
+                acknowledged += other.ask(f"(lambda c: c.ack(*c.read(count={count})))({consumer})")
+        if chance.random() < 0.3:
+            other.tell("str(store.execute('BGREWRITEAOF'))")
+        time.sleep(chance.choice([0, 0.05, 0.2]))
+        other.kill()
+    with rillet.open(tmp_path / "s") as store:
+        kept = [int(entry["n"]) for entry in store.stream("s")]
+        assert kept == list(range(kept[0], done))
+        assert kept[0] <= max(0, min(acknowledged, done - 1500))
+        until(lambda: len(store.stream("s")) < max(1500, done - acknowledged) + 200)
+        with store.transport.lock:  # type: ignore[attr-defined]
+            store.transport.engine.check()  # type: ignore[attr-defined]
