@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from datetime import datetime
@@ -17,6 +18,7 @@ from rillet import errors
 from rillet.cli import info, main
 from rillet.store import aio
 from rillet.types.compat import COMPATS
+from tests.package.test_modes import ROOT
 
 FOLDER = str(Path(rillet.__file__).resolve().parent.parent)
 
@@ -41,6 +43,13 @@ def test_dir_shows_the_public_names_only() -> None:
         shown = set(dir(store)) | set(dir(store.aio()))
     assert {"stream", "execute", "close", "url"} <= shown
     assert not shown & {"transport", "run_many", "may_wait", "replace_transport", "id_of", "observer"}
+
+
+def test_the_page_about_stability_lists_the_public_names() -> None:
+    text = (ROOT / "docs" / "stability.md").read_text(encoding="utf-8")
+    table = text.split("| `rillet.` | |\n", 1)[1].split("\n\n", 1)[0]
+    listed = re.findall(r"`(\w+)`", " ".join(row.split(" | ")[1] for row in table.splitlines()[1:]))
+    assert sorted(listed) == sorted(rillet.__all__)
 
 
 def test_every_error_and_every_class_of_the_api_is_public() -> None:
