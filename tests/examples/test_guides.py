@@ -119,6 +119,7 @@ def test_the_programs_about_xadd_print_what_the_page_shows(number: int, capsys: 
     assert capsys.readouterr().out == output[2]
 
 
+@pytest.mark.slow
 def test_the_debugger_stops_inside_xadd(tmp_path: Path) -> None:
     """In the interpreted build: as the page says, with pdb in the main thread, and by `breakpoint` in a store's."""
     code = blocks(DOCS / "xadd.md")

@@ -44,6 +44,9 @@ ONLY_IN_OTHERS = {
 NOT_MAPPED = {"sds_malloc", "sds_realloc", "sds_free", "quicklistTest", "dictTest", "sdsTest"}
 """Functions of the headers that no page needs: allocation, and tests that are compiled into Redis."""
 
+HEAP_TYPE = 1 << 9
+"""The flag of a class that Python code has made (Py_TPFLAGS_HEAPTYPE)."""
+
 _TOKEN = re.compile(r"`([^`]+)`(†?)([:：]?)|([;；])")
 _NAME = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)(?:\(.*\))?")
 _WORD = re.compile(r"[A-Za-z_]\w+")
@@ -112,54 +115,64 @@ def names(cell: str, default: tuple[str, ...]) -> Iterator[Name]:
     yield from flush(current or default)
 
 
+class Outline(NamedTuple):
+    """What a file defines: its names, and the attributes of its classes, each with whether it becomes C only."""
+
+    names: dict[str, bool]
+    classes: dict[str, dict[str, bool]]
+
+
 @cache
-def tree(file: str) -> ast.Module:
-    return ast.parse((SRC / file).read_text(encoding="utf-8"))
+def outline(file: str) -> Outline:
+    """Return the outline of a source file: a C function, a field and a C variable of a typed module are C only."""
+    typed = file.removesuffix(".py") in TYPED
+    found = Outline({}, {})
+    for node in ast.parse((SRC / file).read_text(encoding="utf-8")).body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            found.names[node.name] = typed and isinstance(node, ast.FunctionDef) and _decorated(node, "cfunc")
+        if isinstance(node, ast.ClassDef):
+            found.classes[node.name] = dict(_attributes(node, typed and _decorated(node, "cclass")))
+        for target in _targets(node):
+            for part in ast.walk(target):
+                if isinstance(part, ast.Name) and isinstance(node, (ast.Assign, ast.AnnAssign)):
+                    declared = typed and isinstance(node.value, ast.Call) and "declare" in ast.unparse(node.value.func)
+                    found.names[part.id] = declared
+    return found
 
 
-def _decorated(node: ast.AST, name: str) -> bool:
-    decorators = getattr(node, "decorator_list", [])
-    return any(ast.unparse(one).split("(")[0] == f"cython.{name}" for one in decorators)
+def _targets(node: ast.AST) -> list[ast.expr]:
+    if isinstance(node, ast.Assign):
+        return node.targets
+    return [node.target] if isinstance(node, ast.AnnAssign) else []
 
 
-def is_c_only(file: str, path: list[str], classes: tuple[type, ...]) -> bool:
-    """Return whether a compiled module keeps a name from Python: a C function, a field or a C variable."""
-    if file.removesuffix(".py") not in TYPED:
-        return False
-    if len(path) == 1:
-        for node in tree(file).body:
-            if isinstance(node, ast.FunctionDef) and node.name == path[0]:
-                return _decorated(node, "cfunc")
-            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == path[0]:
-                return ast.unparse(node.value).startswith("cython.declare(")
-        return False
-    for kind in classes:
-        home = kind.__module__.removeprefix("rillet.").replace(".", "/") + ".py"
-        if not (SRC / home).is_file():
-            continue
-        found = [one for one in tree(home).body if isinstance(one, ast.ClassDef) and one.name == kind.__name__]
-        for node in found[0].body if found else ():
-            if isinstance(node, ast.FunctionDef) and node.name == path[1]:
-                return _decorated(node, "cfunc")
-            if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == path[1]:
-                visible = ast.unparse(node.annotation).split("[")[0] in ("public", "readonly")
-                return _decorated(found[0], "cclass") and not visible
-    return False
+def _decorated(node: ast.FunctionDef | ast.ClassDef, name: str) -> bool:
+    return any(ast.unparse(one).split("(")[0] == f"cython.{name}" for one in node.decorator_list)
 
 
-def _assigns(kind: type, name: str) -> bool:
-    """Return whether the class declares an attribute, or its methods set it on `self`."""
+def _attributes(owner: ast.ClassDef, is_c: bool) -> Iterator[tuple[str, bool]]:
+    """Yield what the methods of a class set on `self`, then what its body declares."""
+    for part in ast.walk(owner):
+        for target in _targets(part):
+            for one in target.elts if isinstance(target, ast.Tuple) else [target]:
+                if isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name) and one.value.id == "self":
+                    yield one.attr, False
+    for node in owner.body:
+        if isinstance(node, ast.FunctionDef):
+            yield node.name, is_c and _decorated(node, "cfunc")
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            visible = ast.unparse(node.annotation).split("[")[0] in ("public", "readonly")
+            yield node.target.id, is_c and not visible
+        elif isinstance(node, ast.Assign):
+            yield from ((one.id, False) for one in node.targets if isinstance(one, ast.Name))
+
+
+def _of_class(kind: type, name: str) -> bool | None:
+    """Return whether an attribute of a class is C only; None if the class does not have it."""
     home = kind.__module__.removeprefix("rillet.").replace(".", "/") + ".py"
     if not (SRC / home).is_file():
-        return False
-    for node in tree(home).body:
-        if isinstance(node, ast.ClassDef) and node.name == kind.__name__:
-            for part in ast.walk(node):
-                if isinstance(part, (ast.AnnAssign, ast.Assign)):
-                    targets = [part.target] if isinstance(part, ast.AnnAssign) else part.targets
-                    if any(ast.unparse(one) in (name, f"self.{name}") for one in targets):
-                        return True
-    return False
+        return None
+    return outline(home).classes.get(kind.__name__, {}).get(name)
 
 
 def problem(name: Name) -> str:
@@ -176,42 +189,38 @@ def _problem_in(file: str, name: Name) -> str:
     if not name.name:
         return ""
     module = import_module("rillet." + file.removesuffix(".py").replace("/", "."))
+    defined = outline(file).names
     path = name.name.split(".")
     # A short name belongs to the class before it, unless the module has it.
-    in_module = any(path[0] in _defined(node) for node in tree(file).body)
-    if len(path) == 1 and name.owner and not in_module:
+    if len(path) == 1 and name.owner and path[0] not in defined:
         path = [*name.owner.split("."), *path]
+    if path[0] not in defined:
+        return "it does not exist"
     value: Any = module
-    classes: tuple[type, ...] = ()
+    declared: bool | None = defined[path[0]]
     if len(path) > 1:
         value = getattr(module, path[0], None)
-        if not isinstance(value, type) or all(path[0] not in _defined(node) for node in tree(file).body):
-            return f"{path[0]} is not a class of the file"
-        classes = value.__mro__
-    hidden = is_c_only(file, path, classes)
-    seen = hasattr(value, path[-1])
-    assigned = any(_assigns(kind, path[-1]) for kind in classes)
-    if not (seen or assigned or hidden) or (len(path) == 1 and not in_module):
+        if not isinstance(value, type):
+            return f"{path[0]} is not a class"
+        declared = next((found for kind in value.__mro__ if (found := _of_class(kind, path[1])) is not None), None)
+    hidden, seen = bool(declared), hasattr(value, path[-1])
+    if declared is None and not seen:
         return "it does not exist"
     if hidden != name.marked:
         return "compiled, it is C only: add †" if hidden else "Python sees it in both builds: remove †"
-    if COMPILED and (hidden or not assigned):
-        if hidden and seen:
-            return "compiled, Python sees it: remove †"
-        return "" if hidden or seen else "it does not exist"
+    if COMPILED and hidden and seen:
+        return "compiled, Python sees it: remove †"
+    # An attribute that methods set on `self` is none of the class, unless it is an extension type.
+    of_instance = isinstance(value, type) and bool(value.__flags__ & HEAP_TYPE)
+    if COMPILED and not hidden and not seen and not of_instance:
+        return "compiled, Python does not see it"
     return ""
-
-
-def _defined(node: ast.AST) -> set[str]:
-    """Return the names that a statement of a module defines."""
-    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-    found = {part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)}
-    return found | ({node.name} if isinstance(node, (ast.FunctionDef, ast.ClassDef)) else set())
 
 
 by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 
+@pytest.mark.slow
 @by_page
 def test_each_name_exists(page: Path) -> None:
     found = [name for _, cell, default in rows(page) for name in names(cell, default)]
@@ -236,6 +245,7 @@ def c_names(page: Path) -> Iterator[str]:
 
 
 @pytest.mark.environment("RILLET_SUITE_7_0")
+@pytest.mark.slow
 @by_page
 def test_each_c_name_is_in_redis(page: Path) -> None:
     assert sorted(set(c_names(page)) - words() - ONLY_IN_OTHERS) == []
@@ -260,6 +270,7 @@ def test_the_page_has_the_names_of_articles() -> None:
     assert named <= mapped
 
 
+@pytest.mark.slow
 def test_the_functions_of_the_tour_exist() -> None:
     """Its steps name functions and classes with their file; † is for the tables of names only."""
     text = (ROOT / "docs" / "tour.md").read_text(encoding="utf-8")
