@@ -14,6 +14,9 @@ from typing import Any
 
 import pytest
 
+import rillet
+from rillet.protocol.command_parser import CommandParser
+from tests.judge import running_redis
 from tests.package.test_modes import ROOT
 
 DOCS = ROOT / "docs"
@@ -117,6 +120,27 @@ def test_the_programs_about_xadd_print_what_the_page_shows(number: int, capsys: 
     assert (program[1], output[1]) == ("python", "")
     exec(compile(program[2], "xadd.md", "exec"), {"__name__": "__main__"})
     assert capsys.readouterr().out == output[2]
+
+
+def test_redis_logs_what_the_page_about_xadd_shows(tmp_path: Path) -> None:
+    """The same commands, the same replies, nodes of the same bytes, and the same commands in the append-only file."""
+    program, output = (text for _, _, text in blocks(DOCS / "xadd.md")[2:4])
+    commands = [text.split() for text in re.findall(r'"(X[^"]+)"', program) if " s " in text]
+    assert len(commands) == 8
+    with (
+        running_redis("--appendonly", "yes", "--stream-node-max-entries", "2", folder=tmp_path) as judge,
+        rillet.open(stream_node_max_entries=2) as store,
+    ):
+        client = judge.client()
+        for words in commands:
+            assert client.execute_command(*words) == store.execute(*words)
+        assert client.dump("s") == store.execute("DUMP", "s")
+        client.execute_command("DEBUG", "LOADAOF")  # which writes the log first
+        log = next(tmp_path.glob("appendonlydir/*.incr.aof")).read_bytes()
+    parser = CommandParser()
+    parser.feed(log)
+    logged = [f"log: {' '.join(word.decode() for word in words)}" for words in iter(parser.next, None) if words]
+    assert logged == [line for line in output.splitlines() if line.startswith("log: ")]
 
 
 @pytest.mark.slow
