@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from rillet.errors import LogCorrupt, StoreError
 from rillet.host.spawned_snapshots import SpawnedSnapshots
+from rillet.keyspace.lazyfree import PAUSE
 from rillet.persistence.aof.loader import LoadResult
 from rillet.persistence.aof.rewrite_format import PURPOSE, ForkedBaseWriter, InlineBaseWriter, SpawnedBaseWriter
 from rillet.persistence.aof.service import AofService
@@ -50,6 +51,7 @@ class EngineFiles(ABC):
         # The position in the replication stream that was stored with the log, None without a log.
         self._position: Mapping[bytes, bytes] | None = None
         self.sealing: Sealing | None = None
+        self._next_seal: Callable[[], object] | None = None  # cancels its next step
 
     def open_log(self, progress: Callable[[int, int], None] | None = None, *, begin_with_base: bool = False,
                  adopt: Path | None = None) -> LoadResult:  # fmt: skip
@@ -91,8 +93,14 @@ class EngineFiles(ABC):
         self.snapshots.cron()
         self.aof.cron()
         self.snapshots.cron_scheduled()
-        if self.sealing is not None:
-            self.sealing.tick()
+        if self._next_seal is None:
+            self._seal_on()
+
+    def _seal_on(self) -> None:
+        """Do a step of the sealing, and the next ones soon."""
+        self._next_seal = None
+        if self.sealing is not None and self.sealing.tick():
+            self._next_seal = self._engine.services.call_later(PAUSE, self._seal_on)
 
     def setting_changed(self, name: str) -> None:
         """Apply a setting of the files that CONFIG SET changed; SettingError rejects it."""
@@ -119,6 +127,8 @@ class EngineFiles(ABC):
     def close(self) -> None:
         """Stop the process that writes the RDB file, write and sync the log, and stop logging; Misconf."""
         self.snapshots.stop_child()
+        if self._next_seal is not None:
+            self._next_seal()
         if self.sealing is not None:
             self.sealing.close()
             self._engine.cold_reads.close()

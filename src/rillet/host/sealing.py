@@ -20,9 +20,10 @@ A node that changes while its segment is written stays in memory. A segment that
 when a rewrite that began later has finished: until then the base may name it. One that is held for a reader stays
 until the hold ends.
 
-Costs: a step copies or replaces at most a megabyte (more if the streams exceed the limit by far). Time and bytes of a
-rewrite, and of an opening, depend on what is in memory. Rejected: sealing in a thread beside the engine (the bytes of a
-node must not change while they are read), and segments as a part of the base (a rewrite would copy history).
+Costs: a step copies or replaces 128 KiB, and the next one follows after a pause in which commands run, so others wait
+for less than a millisecond. Time and bytes of a rewrite, and of an opening, depend on what is in memory. Rejected:
+sealing in a thread beside the engine (the bytes of a node must not change while they are read), and segments as a part
+of the base (a rewrite would copy history).
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ from rillet.types.stream.stream import Stream
 LOGGER = logger("log")
 SEGMENT_BYTES = 32 << 20
 """The bytes of nodes after which a segment is complete."""
-_STEP = 1 << 20  # bytes that a step copies or replaces
-_LONGEST_STEP = 16 << 20
+_STEP = 1 << 17  # bytes that a step copies or replaces, in less than a millisecond
+_LEAST = 1 << 20  # bytes of a segment if the limit is not exceeded by more
 _RETRY_TICKS = 50  # after an error of the disk
 WATCHING, WRITING, SYNCING, REPLACING = range(4)
 
@@ -138,39 +139,39 @@ class Sealing:
 
     # -- periodic work -----------------------------------------------------------------------------------
 
-    def tick(self) -> None:
-        """Do the next step; called several times a second."""
+    def tick(self) -> bool:
+        """Do the next step; return whether another one is to follow soon."""
         rewriting = self._aof.rewriting
         if rewriting.rewrites != self._rewrites:
             self._rewrites = rewriting.rewrites
             self._sealed_since_rewrite = 0
         if self._wait > 0:
             self._wait -= 1
-            return
+            return False
         if self._aof.log.state != ON or self._aof.log.failure is not None:
-            return  # what cannot be logged must not leave memory
-        streams = self.streams()
-        used = sum(stream.node_bytes for stream in streams)
-        step = min(max(used - self.limit, _STEP), _LONGEST_STEP)
+            return False  # what cannot be logged must not leave memory
         try:
             if self._phase == WATCHING:
-                self._watch(streams, used)
-            if self._phase == WRITING:
-                self._write(step)
+                self._watch()
+            elif self._phase == WRITING:
+                self._write(_STEP)
             elif self._phase == SYNCING:
                 self._synced()
-            if self._phase == REPLACING:
-                self._replace(step)
+            elif self._phase == REPLACING:
+                self._replace(_STEP)
         except (OSError, SegmentUnreadable) as error:
             self._failed(error)
+        return self._phase in (WRITING, REPLACING)
 
-    def _watch(self, streams: list[Stream], used: int) -> None:
-        """Begin a segment of the largest stream if `used`, the bytes of all streams, exceed the limit."""
+    def _watch(self) -> None:
+        """Begin a segment of the largest stream if the streams exceed the limit."""
+        streams = self.streams()
+        used = sum(stream.node_bytes for stream in streams)
         if used <= self.limit:
             self._remove_unused(streams)
             return
         # Whole segments, but not so little that each node would be a file.
-        most = max(min(used - self.limit * 3 // 4, SEGMENT_BYTES), min(self.limit // 8, _STEP))
+        most = max(min(used - self.limit * 3 // 4, SEGMENT_BYTES), min(self.limit // 8, _LEAST))
         largest = max(streams, key=lambda stream: stream.node_bytes)
         for database in self._engine.databases:
             key = key_of(database.keys, largest)

@@ -48,8 +48,8 @@ CRC-32 of the node"""
 FOOTER: Final = struct.Struct("<QQQQQI16sI")
 """nodes, entries, tombstones, offset of the index, time in ms, CRC-32 of the index, zeroes, CRC-32 of the footer"""
 PART: Final = ".part"
-_WRITE: Final = 1 << 20
-_READ = 1 << 18  # small enough for a processor's cache
+_WRITE: Final = 1 << 18
+_READ: Final = 1 << 18  # small enough for a processor's cache
 _REFERENCE = re.compile(rb"(\d{10}\.segment) (\d{1,18}) (\d{1,18}) (\d{1,18}) (\d{1,10})")
 _NO_ROOM: Final = b"\0" * 16
 
@@ -159,8 +159,8 @@ class FilePart(NamedTuple):
     def load(self) -> None:
         """Read the bytes, and forget them: the system keeps them. An error is left to the command that needs them."""
         with contextlib.suppress(OSError), self.disk.read_from(self.path) as file:
-            for at in range(self.offset, self.offset + self.size, _WRITE):
-                self.disk.read_at(file, at, min(_WRITE, self.offset + self.size - at))
+            for at in range(self.offset, self.offset + self.size, _READ):
+                self.disk.read_at(file, at, min(_READ, self.offset + self.size - at))
 
 
 class IndexCache:
