@@ -38,7 +38,10 @@ def encode(value: object) -> bytes:
     text: str
     if type(value) is str:
         text = value
-        return text.encode("utf-8", "surrogateescape")
+        try:
+            return text.encode()  # a third of the time that an error handler takes
+        except UnicodeEncodeError:
+            return text.encode("utf-8", "surrogateescape")
     if type(value) is bytes:
         return value
     return _encode_slowly(value)
