@@ -333,7 +333,7 @@ def test_the_figures_are_shown_everywhere(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rounds", [4, *long(300)])
+@pytest.mark.parametrize("rounds", [4, *long(60)])
 def test_kills_while_entries_are_added_sealed_and_removed(rounds: int, tmp_path: Path) -> None:
     """What remains is the end of what was added, at least as much as the policy keeps, and what the group needs."""
     chance = random.Random(rounds)
