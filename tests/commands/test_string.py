@@ -93,6 +93,18 @@ def test_a_replayed_log_accepts_expiries_in_the_past(bench: Bench) -> None:
     assert bench("GET", "k") == b"v"
 
 
+@pytest.mark.parametrize(
+    ("encoding", "value", "stored"),  # of a redis-server 7.0.15: the largest value minus this one has 64 bits or more
+    [("i13", -(2**63), 4095), ("i13", -(2**63) + 4095, 4095), ("i13", -(2**63) + 4096, -4096), ("i1", -(2**63), 0),
+     ("i1", -(2**63) + 1, -1), ("i64", -(2**63), -(2**63))],
+)  # fmt: skip
+def test_a_field_saturates_as_in_redis_at_the_lowest_numbers(
+    bench: Bench, encoding: str, value: int, stored: int
+) -> None:
+    bench("BITFIELD", "k", "OVERFLOW", "SAT", "SET", encoding, 0, value)
+    assert bench("BITFIELD", "k", "GET", encoding, 0) == [stored]
+
+
 def test_failed_commands_change_nothing(bench: Bench) -> None:
     bench("XADD", "s", "1-1", "f", "v")
     bench.log.take()

@@ -32,6 +32,7 @@ _BAD_VALUE = cython.declare(cython.int, 5)
 _GET = cython.declare(cython.int, 0)
 _SET = cython.declare(cython.int, 1)
 _INCRBY = cython.declare(cython.int, 2)
+_LARGEST = cython.declare(cython.longlong, 0x7FFF_FFFF_FFFF_FFFF)
 _WRAP = cython.declare(cython.int, 0)
 _SATURATE = cython.declare(cython.int, 1)
 _FAIL = cython.declare(cython.int, 2)
@@ -227,6 +228,8 @@ class FieldOperations:
             above = base > most - value
         elif self.kind == _SET and not self.signed:
             above = True  # a negative value is a large one
+        elif self.kind == _SET and self.width < 64 and value < most - _LARGEST:
+            above = True  # Redis's difference of the two overflows (bitops.c: checkSignedBitfieldOverflow)
         elif base < 0:
             below = value < least - base
         else:
