@@ -208,6 +208,11 @@ def test_a_rillet_server_applies_it_and_redis_refuses_it(tmp_path: Path) -> None
         with pytest.raises(StoreError, match="this server has no retention"):
             store.stream("s").retain(entries=100)
         assert store.stream("s").retention() is None
+        for _ in range(3):
+            assert "places" not in store.stream("s").info()
+        lines = store.execute("INFO", "errorstats", text=True).splitlines()
+        refused = [line for line in lines if line.startswith("errorstat_ERR:")]
+        assert refused == ["errorstat_ERR:count=2"]  # retain, and the first look at the places
 
 
 def test_rillet_serve_applies_it_after_a_restart_too(tmp_path: Path) -> None:

@@ -38,8 +38,8 @@ from rillet.store.types.stored_key import ttl_of, unix_milliseconds_of
 from rillet.store.types.string import Counter, String
 
 V = TypeVar("V")
-INTERNAL = frozenset(("after_fork", "before_fork", "exclusive", "id_of", "in_thread", "may_wait", "observer",
-                      "replace_transport", "replacement", "run", "run_many", "transport"))  # fmt: skip
+INTERNAL = frozenset(("after_fork", "before_fork", "exclusive", "id_of", "in_thread", "is_foreign", "may_wait",
+                      "observer", "replace_transport", "replacement", "run", "run_many", "transport"))  # fmt: skip
 """The methods of stores that are for rillet alone: `dir(store)` leaves them out (docs/stability.md)."""
 Name = str | bytes
 AnyKey = (
@@ -72,6 +72,8 @@ class CommandRunner(ABC):
 
 class KeyCommands(CommandRunner):
     """The commands for keys of any type, and the objects for each type. An object is made without a command."""
+
+    is_foreign = False  # whether a reply has shown that the server is no rillet
 
     def __dir__(self) -> Iterable[str]:
         return (name for name in super().__dir__() if name not in INTERNAL)

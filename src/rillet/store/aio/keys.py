@@ -58,6 +58,8 @@ class AsyncCommandRunner(ABC):
 class AsyncKeyCommands(AsyncCommandRunner):
     """The commands for keys of any type, and the objects for each type. An object is made without a command."""
 
+    is_foreign = False  # whether a reply has shown that the server is no rillet
+
     def __dir__(self) -> Iterable[str]:
         return (name for name in super().__dir__() if name not in INTERNAL)
 

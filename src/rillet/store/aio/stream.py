@@ -545,10 +545,13 @@ class AsyncStream(Generic[T]):
         """Return where the entries are; None from another server than rillet."""
         from rillet.store.arguments.retention import is_unknown
 
+        if self.store.is_foreign:
+            return None
         try:
             return places_of(await self.store.run([b"RILLET.XINFO", self.key]))
         except CommandError as error:
             if is_unknown(error) or isinstance(error, NoPerm):
+                self.store.is_foreign = True
                 return None
             raise
 
