@@ -60,6 +60,36 @@ del cycle
 print("end", flush=True)
 """
 
+WAITED_LOCK = """
+import gc, threading, time
+import rillet
+from rillet.host.engine_lock import engine_lock
+
+lock = engine_lock()
+lock.__enter__()
+ready = threading.Event()
+
+def wait():
+    ready.set()
+    with lock:
+        print("a thread entered at the end")
+
+class Late:
+    def __del__(self):
+        lock.__exit__(None, None, None)
+        with lock:
+            print("entered", flush=True)
+
+threading.Thread(target=wait, daemon=True).start()
+ready.wait()
+time.sleep(0.1)  # the thread waits
+gc.set_threshold(0)
+cycle = [Late()]
+cycle.append(cycle)
+del cycle
+print("end", flush=True)
+"""
+
 
 def _run(program: str) -> tuple[int, str, str]:
     build = str(Path(rillet.__file__).parent.parent)
@@ -75,3 +105,8 @@ def test_a_transaction_that_the_end_of_python_closes() -> None:
 @pytest.mark.skipif(not rillet.compiled(), reason="Python's own lock waits forever")
 def test_the_lock_of_a_thread_that_no_longer_runs() -> None:
     assert _run(OWNED_LOCK) == (0, "end\nPython is ending, and a thread that no longer runs holds the store\n", "")
+
+
+@pytest.mark.skipif(not rillet.compiled(), reason="Python's own lock does not know who waits")
+def test_the_lock_that_a_thread_waits_for_which_no_longer_runs() -> None:
+    assert _run(WAITED_LOCK) == (0, "end\nentered\n", "")

@@ -142,7 +142,7 @@ class FairLock:
         self._depth -= 1
         if self._depth == 0:
             self._owner = 0
-            if self._first is not None:
+            if self._first is not None and not sys.is_finalizing():  # then no other thread runs any more
                 self._give(self._first.thread)
         return 0
 
