@@ -113,6 +113,7 @@ def test_an_install_without_a_compiler_warns_once_at_first_use(
     assert done.stderr.count("RuntimeWarning: rillet runs interpreted") == 1
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)  # pip builds twice
 @needs_compiler
 def test_the_remedy_of_the_warning_works_although_pip_keeps_the_interpreted_wheel(

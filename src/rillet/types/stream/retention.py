@@ -25,6 +25,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from rillet._cython import cython, readonly
+from rillet.structs.integer_text import decimal
 from rillet.structs.listpack import Listpack
 from rillet.structs.rax_iterator import RaxIterator
 from rillet.types.stream.group import Group
@@ -51,7 +52,8 @@ class Policy(NamedTuple):
     def text(self) -> bytes:
         """Return the text that a store keeps."""
         groups = b"acknowledged" if self.acknowledged else b"ignore"
-        return b"age=%d entries=%d bytes=%d groups=%b" % (self.age, self.entries, self.size, groups)
+        return b" ".join((b"age=" + decimal(self.age), b"entries=" + decimal(self.entries),
+                          b"bytes=" + decimal(self.size), b"groups=" + groups))  # fmt: skip
 
 
 @lru_cache(1024)
