@@ -297,9 +297,24 @@ def _run(folder: Path, port: int, what: list[str], skipped: tuple[str, ...], tim
     for one in SUITES.values() for unit in one.units
 ])  # fmt: skip
 def test_a_unit_passes_as_many_tests_as_before(suites: dict[str, Path], tmp_path: Path, compat: str, unit: str) -> None:
+    _check_unit(suites, tmp_path, compat, unit)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("tclsh") is None, reason="tclsh is not installed (Debian: tcl)")
+@pytest.mark.timeout(TIMEOUT + 60)
+@pytest.mark.parametrize(("compat", "unit"), [
+    pytest.param(one.compat, unit, marks=() if one.source else pytest.mark.environment(one.variable))
+    for one in SUITES.values() for unit in ("unit/type/stream", "unit/type/stream-cgroups")
+])  # fmt: skip
+def test_a_unit_of_streams_with_segments(suites: dict[str, Path], tmp_path: Path, compat: str, unit: str) -> None:
+    _check_unit(suites, tmp_path, compat, unit, "--appendonly", "yes", "--stream-memory", "64kb")
+
+
+def _check_unit(suites: dict[str, Path], folder: Path, compat: str, unit: str, *options: str) -> None:
     suite = SUITES[compat]
     expected, genuine = suite.units[unit]
-    with serving(tmp_path, compat) as server:
+    with serving(folder, compat, *options) as server:
         outcome = run_unit(suites[compat], server.port, suite, unit)
     reasons = [f"  {name}: {why[:200]}" for name, why in outcome.failed.items()]
     report = "\n".join([f"{compat} {unit}: {outcome.passed} pass, {genuine} on the genuine server", *reasons])
