@@ -145,6 +145,7 @@ def test_a_required_compilation_fails_the_build(sources: Path) -> None:
     assert built_extensions(sources / "build" / "lib" / "rillet") == set()
 
 
+@pytest.mark.long
 @needs_compiler
 def test_a_module_that_does_not_compile_takes_all_of_them_back(compiled: tuple[Path, str], tmp_path: Path) -> None:
     """Compiled modules lay out each other's classes, so half a build would not even import."""
