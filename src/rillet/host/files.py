@@ -93,8 +93,14 @@ class EngineFiles(ABC):
         self.snapshots.cron()
         self.aof.cron()
         self.snapshots.cron_scheduled()
-        if self._next_seal is None:
-            self._seal_on()
+        self._stop_sealing()  # a step that was scheduled for timers that ended since never comes
+        self._seal_on()
+
+    def _stop_sealing(self) -> None:
+        """Cancel the next step of the sealing, if one is scheduled."""
+        if self._next_seal is not None:
+            self._next_seal()
+            self._next_seal = None
 
     def _seal_on(self) -> None:
         """Do a step of the sealing, and the next ones soon."""
@@ -127,8 +133,7 @@ class EngineFiles(ABC):
     def close(self) -> None:
         """Stop the process that writes the RDB file, write and sync the log, and stop logging; Misconf."""
         self.snapshots.stop_child()
-        if self._next_seal is not None:
-            self._next_seal()
+        self._stop_sealing()
         if self.sealing is not None:
             self.sealing.close()
             self._engine.cold_reads.close()

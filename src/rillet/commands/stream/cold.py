@@ -1,7 +1,7 @@
 """Nodes that a command needs and the disk still has: they are read before the command runs.
 
-    XRANGE, XREAD ...   `absent_nodes`   the sealed nodes of the range, as far as COUNT, that are not in memory
-                        ColdReads.hold   the client waits, a thread reads them, and the command begins again
+    XRANGE, XREAD ...   `absent_between`   the sealed nodes of the range, as far as COUNT, that are not in memory
+                        ColdReads.hold     the client waits, a thread reads them, and the command begins again
 
 Nothing depends on the guess: a node that is absent all the same is read where it is needed, and other clients wait.
 """
