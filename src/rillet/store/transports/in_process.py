@@ -179,25 +179,6 @@ class InProcessTransport(ThreadSessions):
     def _execute_nested(self, argv: list[bytes]) -> bytes:
         return self._nested([argv])[0]
 
-    def _execute_shielded(self, argv: list[bytes]) -> bytes:
-        local = self._thread.state or self._thread.own_state()
-        if local.busy or self._inside():
-            return self._nested([argv])[0]
-        session = local.session or self.session()
-        local.busy = True
-        try:
-            if changes_connection(argv):
-                session = self._leave_tasks()
-            raw, log, position = self.shielded(self._step, session, argv)
-            if position:
-                raw = self._once_safe(log, position, session, raw)
-            return self._wait(session) if raw is None else raw
-        except BaseException:
-            self._abandon(session, argv)
-            raise
-        finally:
-            local.busy = False
-
     def _step(self, session: Session, argv: list[bytes]) -> tuple[bytes | None, Any, int]:
         """Run one command; return its reply (None if it blocks), the log, and the offset to wait for."""
         with self.lock:

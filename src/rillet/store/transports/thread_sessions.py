@@ -21,6 +21,7 @@ from rillet.host.engine_thread import EngineThread, steady_names
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime.engine import Engine
 from rillet.runtime.session import Session
+from rillet.store.arguments.allowed_commands import changes_connection
 from rillet.store.transports.thread_end import OfThread, Presence
 from rillet.store.transports.wakeners import MessageDelivery, ThreadWakener
 
@@ -101,28 +102,34 @@ class ThreadSessions:
     def execute_raw(self, argv: list[bytes]) -> bytes:
         """Run one command and return the bytes of its reply; wait if the command blocks."""
         fair: FairLock | None = self._fair
-        if fair is None or argv[0] not in self._steady or self.engine.notify_events or self.engine.modules is not None:
-            return self._execute_shielded(argv)
+        if argv[0] not in self._steady or self.engine.notify_events or self.engine.modules is not None:
+            fair = None
         local: ThreadState = self._state_here()
         session: Session | None = local.session
-        if local.busy:
+        if local.busy or (fair is None and self._inside()):
             return self._execute_nested(argv)
         if session is None:
             session = self.session()
         out: ReplyWriter = session.out
         local.busy = True
         try:
-            if fair.enter() > 1 and self._under_way():
-                fair.leave()
-                return self._execute_nested(argv)
-            try:
-                if self.closed:
-                    raise StoreClosed("the store is closed")
-                raw: bytes | None = out.take_bytes() if self.engine.execute(session, argv) else None
-                log = self.engine.log
-                position = 0 if log is None else log.write()
-            finally:
-                fair.leave()
+            raw: bytes | None
+            if fair is None:
+                if changes_connection(argv):
+                    session = self._leave_tasks()
+                raw, log, position = self.shielded(self._step, session, argv)
+            else:
+                if fair.enter() > 1 and self._under_way():
+                    fair.leave()
+                    return self._execute_nested(argv)
+                try:
+                    if self.closed:
+                        raise StoreClosed("the store is closed")
+                    raw = out.take_bytes() if self.engine.execute(session, argv) else None
+                    log = self.engine.log
+                    position = 0 if log is None else log.write()
+                finally:
+                    fair.leave()
             if position:
                 raw = self._once_safe(log, position, session, raw)
             return self._wait(session) if raw is None else raw
@@ -135,6 +142,8 @@ class ThreadSessions:
     @cython.cfunc
     def _state_here(self) -> ThreadState:
         """Return the state of the calling thread."""
+        if not cython.compiled:  # another thread may run between two steps
+            return self._thread.own_state()
         if self._last_thread == this_thread() and self._last_presence() is not None:
             assert self._last_state is not None
             return self._last_state
@@ -145,8 +154,12 @@ class ThreadSessions:
         del before
         return local
 
-    def _execute_shielded(self, argv: list[bytes]) -> bytes:
-        """Do `execute_raw` for a command that an interrupt could tear."""
+    def _step(self, session: Session, argv: list[bytes]) -> tuple[bytes | None, Any, int]:
+        """Run one command; return its reply (None if it blocks), the log, and the offset to wait for."""
+        raise NotImplementedError
+
+    def _inside(self) -> bool:
+        """Return whether this thread is inside a command of another call, or inside its write to the log."""
         raise NotImplementedError
 
     def _execute_nested(self, argv: list[bytes]) -> bytes:
