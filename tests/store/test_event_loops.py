@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
+import socket
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
@@ -12,6 +15,7 @@ from typing import Any
 import pytest
 
 import rillet
+from rillet.store.aio.store import AsyncStore
 from tests.store.conftest import Frontend, only
 from tests.variants import by_speed
 
@@ -137,6 +141,34 @@ def test_loops_that_are_closed_without_their_generators(frontend: Frontend, main
     until_fewer(frontend.store, before)
     gc.collect()
     assert [loop() for loop in loops] == [None] * len(loops)  # and nothing keeps them
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_a_loop_is_closed_while_it_connects(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The coroutine ends when it is collected, in whichever thread, and then its loop runs nothing any more."""
+    unraisable: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda found: unraisable.append(found.exc_value))
+    with socket.create_server(("127.0.0.1", 0)) as server:  # accepts and never answers
+        store = rillet.connect(f"redis://127.0.0.1:{server.getsockname()[1]}", timeout=None)
+        loop = asyncio.new_event_loop()
+
+        async def begin(there: AsyncStore) -> asyncio.Task[Any]:
+            task = asyncio.create_task(there.execute("PING"))
+            connection, _ = await asyncio.to_thread(server.accept)
+            connection.settimeout(SECONDS)
+            assert await asyncio.to_thread(connection.recv, 1 << 16)  # so the coroutine waits for the reply
+            return task
+
+        task = loop.run_until_complete(begin(store.aio()))
+        logged = logging.getLogger("asyncio")
+        monkeypatch.setattr(logged, "disabled", True)  # "Task was destroyed but it is pending", as it should be
+        loop.close()
+        del task, loop
+        gc.collect()
+        store.close()
+        del store
+        gc.collect()
+    assert unraisable == []
 
 
 def until_fewer(store: rillet.Store, before: int) -> None:

@@ -223,19 +223,18 @@ class AsyncConnection(asyncio.Protocol):
                 future.exception()  # no warning if its task was cancelled meanwhile
 
     def close(self, error: Exception | None = None) -> None:
-        """Close the connection; calls that wait raise the error."""
+        """Close the connection; calls that wait raise the error. Without its loop, only the socket is closed."""
+        if self._loop.is_closed():  # nothing runs in it any more, and a future that is done would call it
+            self.closed = True
+            self._no_timer()
+            if self._transport is not None:
+                hang_up(self._transport)
+            return
         self._fail(error or ConnectionLost(f"rillet: the connection to {self.address} was closed"))
         if self._opened.done():
             self._opened.exception()
         if self._transport is not None:
             self._transport.abort()
-
-    def leave(self) -> None:
-        """Close the socket of a connection whose event loop was closed; nothing refers to the connection after this."""
-        self.closed = True
-        self._no_timer()
-        if self._transport is not None:
-            hang_up(self._transport)
 
 
 def hang_up(transport: Any) -> None:

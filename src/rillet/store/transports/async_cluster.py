@@ -308,16 +308,13 @@ class AsyncClusterTransport:
     # -- closing -----------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close every connection; calls that wait raise StoreClosed. In the thread of the event loop."""
+        """Close every connection; calls that wait raise StoreClosed.
+
+        In the thread of the event loop, or after the loop was closed.
+        """
         self.closed = True
         for server in self._nodes.values():
             server.close()
-
-    def leave(self) -> None:
-        """Close the sockets of the connections, because the event loop was closed."""
-        self.closed = True
-        for server in self._nodes.values():
-            server.leave()
 
 
 def _complete(replies: list[Any]) -> list[Any]:

@@ -309,7 +309,10 @@ class AsyncServerTransport:
     # -- closing -----------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close every connection; calls that wait raise StoreClosed. In the thread of the event loop."""
+        """Close every connection; calls that wait raise StoreClosed.
+
+        In the thread of the event loop, or after the loop was closed.
+        """
         self._close(StoreClosed("the store was closed while this call waited"))
 
     def abandon(self, lost: ConnectionLost) -> None:
@@ -327,14 +330,6 @@ class AsyncServerTransport:
         for connection in self._connections():
             connection.close(error)
         self._idle.clear()
-
-    def leave(self) -> None:
-        """Close the sockets of the connections, because the event loop was closed."""
-        self.closed = True
-        if self._probe_timer is not None:
-            self._probe_timer.cancel()
-        for connection in self._connections():
-            connection.leave()
 
     def _connections(self) -> list[AsyncConnection]:
         return [*self._idle, *self._busy, *([self._shared] if self._shared is not None else [])]

@@ -315,7 +315,7 @@ class ServerTransport:
                 raise StoreClosed("the store is closed")
             with self._guard:
                 for closed in [other for other in self._of_loops if other.is_closed()]:
-                    self._of_loops.pop(closed).leave()
+                    self._of_loops.pop(closed).close()
                 found = self._of_loops[loop] = self._async_transport()
         return found
 
@@ -333,7 +333,7 @@ class ServerTransport:
                 else:
                     loop.call_soon_threadsafe(connections.close)
             except RuntimeError:  # the loop was closed
-                connections.leave()
+                connections.close()
 
     # ---- commands ----
 

@@ -89,10 +89,7 @@ class AsyncTransport(Protocol):
         """Return a context manager that yields a function: list of commands -> replies, on a separate connection."""
 
     def close(self) -> None:
-        """Close the connections, in the thread of the event loop."""
-
-    def leave(self) -> None:
-        """Close the sockets of the connections, because the event loop was closed."""
+        """Close the connections: in the thread of the event loop, or after the loop was closed."""
 
 
 def only_reads(argv: list[bytes]) -> bool:
