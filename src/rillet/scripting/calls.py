@@ -21,6 +21,7 @@ from rillet._cython import cython, public, readonly
 from rillet.errors import CommandError
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime import registry, session_state
+from rillet.runtime.acl.user import User
 from rillet.runtime.admission import FEW_REPLICAS, READ_ONLY, denies_oom
 from rillet.runtime.engine import Engine
 from rillet.runtime.propagation import LOG_ONLY
@@ -508,9 +509,11 @@ class ScriptCalls(LuaCaller):
             if not (waits and engine.settings.compat.knows(72)):
                 return b"ERR This " + (self._redis() or b"Valkey ") + b"command is not allowed from script"
         if self.session.state & _RESTRICTED:
-            error = engine.acl.script_error(self.session, entry, words, self.caller)
-            if error is not None:
-                return str(error).encode("utf-8", "surrogateescape")
+            user: User = self.session.account
+            if not user.surely_permits(entry, words):
+                error = engine.acl.script_error(self.session, entry, words, self.caller)
+                if error is not None:
+                    return str(error).encode("utf-8", "surrogateescape")
         if self.read_only and traits & _MAY_CHANGE:
             return b"ERR Write commands are not allowed from read-only scripts."
         if engine.conditions & _FOR_CLIENTS == 0 or self.wrote or self.session.state & _TRUSTED:
