@@ -156,10 +156,18 @@ def test_whole_keys(tmp_path: Path) -> None:
         settled(store)
         store.execute("RENAME", "s", "t")
         assert numbers(store, "t") == list(range(1, 3001))
+        before = settled(store)
         store.execute("COPY", "t", "u")
+        copied = memory(store)
+        assert copied["stream_memory_used"] < 2 * LIMIT  # the copy has the segments of the original
+        assert copied["stream_nodes_in_segments"] == 2 * before["stream_nodes_in_segments"]
+        assert copied["stream_segments"] == before["stream_segments"]
         assert numbers(store, "u") == list(range(1, 3001))
+        store.execute("XTRIM", "t", "MAXLEN", 5)
         store.execute("DEL", "t")
-        settled(store)
+        for _ in range(2):  # the second rewrite removes segments that nothing has
+            rewritten(store)
+            settled(store)
         assert numbers(store, "u") == list(range(1, 3001))
         payload = store.execute("DUMP", "u")
         store.execute("RESTORE", "v", 0, payload)
@@ -167,6 +175,10 @@ def test_whole_keys(tmp_path: Path) -> None:
         assert store.execute("EXISTS", "u") == 0
         store.execute("SWAPDB", 1, 0)
         assert numbers(store, "v") == list(range(1, 3001))
+        assert store.execute("COPY", "u", "w") == 1
+    with rillet.open(tmp_path / "s", appendfsync="no") as store:
+        assert numbers(store, "w") == list(range(1, 3001))
+        assert store.execute("DUMP", "w") == payload
         store.execute("FLUSHALL")
         fill(store, 2000)
         settled(store)

@@ -10,7 +10,7 @@ import pytest
 
 from rillet.structs.listpack import Listpack
 from rillet.types.rdb.primitives import RdbWriter
-from rillet.types.rdb.stream import save_stream
+from rillet.types.rdb.stream import copy_stream, save_stream
 from rillet.types.stream.compaction import StreamCompactor
 from rillet.types.stream.counts import counts_of
 from rillet.types.stream.id import encode_key, key_ms
@@ -186,6 +186,28 @@ def test_an_append_after_the_last_nodes_in_memory_are_gone() -> None:
         assert one.edge_ms == 95
         one.append([b"n", b"x"], 0, 1, 200, 0, 4096, 100)
     same(stream, plain)
+
+
+def test_a_copy_shares_the_ranges_and_neither_changes_the_other() -> None:
+    stream, plain = filled_with_group(100, 40), filled_with_group(100, 40)
+    source = sealed(stream, 2, 12)
+    assert source is not None
+    twin = copy_stream(stream)
+    assert source.read == 0
+    assert (twin.ranges, twin.sealed) == (stream.ranges, stream.sealed)
+    same(twin, stream)
+    for one in (twin, plain):
+        assert one.delete(33, 0)
+        one.trim_maxlen(60, False, 0, KEEPREF)
+        one.append([b"n", b"x"], 0, 1, 200, 0, 4096, 5)
+    same(twin, plain)
+    same(stream, filled_with_group(100, 40))
+
+
+def filled_with_group(entries: int, read: int) -> Stream:
+    stream = filled(entries)
+    stream.create_group(b"g", read, 0, -1)
+    return stream
 
 
 @pytest.mark.parametrize("seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(6, 60))])

@@ -16,9 +16,8 @@ from rillet.types.compat import EMBEDS_44, Compat
 from rillet.types.hash import Hash
 from rillet.types.list import List
 from rillet.types.module import KeyPlace, ModuleValue
-from rillet.types.rdb import value as rdb
+from rillet.types.rdb.stream import copy_stream
 from rillet.types.set import Set
-from rillet.types.stream.stream import Stream
 from rillet.types.string import OWN, RAW, String
 from rillet.types.zset import Zset
 
@@ -154,12 +153,11 @@ def _duplicate(value: Any, compat: Compat) -> Any:
         return String(value.data, OWN)
     if isinstance(value, (String, List, Set, Zset, Hash, Array)):
         return value.copy()
-    twin: Any = rdb.restore(rdb.dump(value, False))
-    if isinstance(value, Stream):
-        twin.idmp = None if value.idmp is None else value.idmp.copy()
-        if compat.knows(88):
-            for name, group in twin.groups.items():
-                group.chain_as(value.groups[name])
+    twin = copy_stream(value)
+    twin.idmp = None if value.idmp is None else value.idmp.copy()
+    if compat.knows(88):
+        for name, group in twin.groups.items():
+            group.chain_as(value.groups[name])
     return twin
 
 

@@ -165,6 +165,15 @@ def save_sealed(out: RdbWriter, stream: Stream) -> None:
     _save_rest(out, stream, kind, 0)
 
 
+def copy_stream(stream: Stream) -> Stream:
+    """Return a copy of a stream, without the data that RDB lacks. It shares the sealed nodes. O(bytes in memory)"""
+    kind = oldest_type(stream)
+    out = RdbWriter(False)
+    _save_nodes(out, stream, False)
+    _save_rest(out, stream, kind, 0)
+    return load_stream(RdbReader(bytes(out.out)), kind, 0, False, stream.sealed_ranges())
+
+
 @cython.cfunc
 def _save_rest(out: RdbWriter, stream: Stream, kind: cython.int, now: cython.longlong) -> cython.bint:
     group: Group
