@@ -50,15 +50,18 @@ class Mirror:
     """Applies changes to a store in memory."""
 
     def __init__(self, store: rillet.Store) -> None:
-        engine = store.transport.engine  # type: ignore[attr-defined]
-        session = engine.session(trusted=True)
-        session.enter("follow")
+        transport: Any = store.transport
+        self._lock = transport.lock
         self.refused: list[str] = []
-        self._applier = Applier(session, 0, self.refused.append)
+        with self._lock:
+            session = transport.engine.session(trusted=True)
+            session.enter("follow")
+            self._applier = Applier(session, 0, self.refused.append)
 
     def take(self, change: rillet.Change) -> None:
         """Apply a change."""
-        self._applier.feed(pack_command([b"SELECT", b"%d" % change.database]) + pack_command(change.words))
+        with self._lock:  # else the store's own thread, which tidies up, works in the middle of a command
+            self._applier.feed(pack_command([b"SELECT", b"%d" % change.database]) + pack_command(change.words))
 
 
 @pytest.mark.peer(*COMPATS)
