@@ -20,11 +20,11 @@ import pytest
 
 import rillet
 from rillet.cli import main
-from rillet.cli.dead_letters import letter_of
 from rillet.cli.replies import IncomingReplies, Reply, as_json, on_terminal, quoted, raw
 from rillet.errors import ProtocolError
 from rillet.inspector.console import join_words
-from rillet.store.entry import Entry
+from rillet.spark.pipelines.letters import letter_of
+from rillet.types.stream.id import StreamID
 from tests.cluster import running_cluster
 from tests.forked import Forked
 from tests.judge import Judge, redis_binary
@@ -338,11 +338,11 @@ def test_dead_letters_of_another_database_and_other_formats(tmp_path: Path) -> N
 
 def test_the_origin_of_a_letter() -> None:
     old = [b"n", b"1", b"dead-letter-of", b"s", b"dead-letter-id", b"1-1", b"dead-letter-group", b"g"]
-    letter = letter_of("dead", Entry(b"5-1", old))
+    letter = letter_of("dead", StreamID(5, 1), old)
     assert (letter.stream, letter.group, letter.id, letter.reason, letter.fields) == (
         "s", "g", "1-1", "moved in the inspector", {"n": "1"},
     )  # fmt: skip
-    plain = letter_of("dead", Entry(b"5-1", [b"n", b"1"]))
+    plain = letter_of("dead", StreamID(5, 1), [b"n", b"1"])
     assert (plain.stream, plain.reason, plain.fields) == (None, None, {"n": "1"})
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
@@ -28,20 +28,10 @@ from rillet.cli.places import opened, place_arguments, server_url
 from rillet.client.servers import Servers
 from rillet.errors import StoreError
 from rillet.spark.options import parse
-from rillet.spark.pipelines.letter_text import (
-    BY_HAND,
-    REASONS,
-    TOO_OFTEN,
-    age_of,
-    entries_text,
-    letter_text,
-    moment,
-    report_text,
-    requeued_text,
-)
+from rillet.spark.pipelines.letter_text import entries_text, letter_text, report_text, requeued_text
+from rillet.spark.pipelines.letters import Letter, counts_of, letter_of
 from rillet.spark.pipelines.requeue import RequeueSummary, put_back
-from rillet.store.arguments.encoding import decode, decode_fields
-from rillet.store.consuming.dead_letters import META, OLD_META, own_fields
+from rillet.store.consuming.dead_letters import own_fields
 from rillet.store.entry import Entry
 from rillet.store.store import Store
 from rillet.types.stream.id import StreamID
@@ -74,42 +64,6 @@ def _id(text: str) -> StreamID:
 def run(options: argparse.Namespace) -> int:
     """Print the dead letters, and requeue or drop them; return the exit status."""
     return guarded(lambda: _run(options))
-
-
-@dataclass
-class Letter:
-    """A dead letter. The names are those of the columns of `rillet pipeline dead-letters`."""
-
-    stream: str | None
-    group: str | None
-    consumer: str | None
-    id: str | None
-    reason: str | None
-    deliveries: int | None
-    failed: int
-    letter_stream: str
-    letter_id: str
-    fields: dict[str, str]
-
-
-def letter_of(name: str, entry: Entry[Any]) -> Letter:
-    """Return an entry of a dead-letter stream as a Letter."""
-    own = own_fields(entry.flat)
-    every = decode_fields(entry.flat)
-    count = every.get("_deliveries", "")
-    deliveries = int(count) if count.isdecimal() else None
-    reason = next((every[field] for field in REASONS if field in every), None)
-    if reason is None:
-        reason = TOO_OFTEN if deliveries is not None else BY_HAND if "dead-letter-of" in every else None
-    meta = {decode(field) for field in (*META, *OLD_META)}
-    fields = decode_fields(own) if len(own) < len(entry.flat) else {
-        field: value for field, value in every.items() if field not in meta
-    }  # fmt: skip
-    return Letter(
-        every.get("_stream", every.get("dead-letter-of")), every.get("_group", every.get("dead-letter-group")),
-        every.get("_consumer"), every.get("_id", every.get("dead-letter-id")), reason, deliveries, entry.id.ms, name,
-        str(entry.id), fields,
-    )  # fmt: skip
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -154,7 +108,7 @@ def _selected(store: Store, name: str, options: argparse.Namespace) -> Iterator[
     if options.id is not None:
         found = [entry for entry in map(stream.get, sorted(set(options.id))) if entry is not None]
     for entry in found:
-        letter = letter_of(name, entry)
+        letter = letter_of(name, entry.id, entry.flat)
         if (options.reason is None or options.reason in (letter.reason or "")) and (
             options.group is None or options.group == letter.group
         ):
@@ -168,17 +122,10 @@ def _show(store: Store, name: str, options: argparse.Namespace) -> None:
             print(json.dumps(asdict(letter)), flush=True)
         return
     seconds, _ = map(int, store.execute("TIME"))
-    counts: dict[tuple[str | None, str | None, str | None, str], list[int]] = {}
-    for letter in _selected(store, name, options):
-        key = letter.stream, letter.group, letter.reason, age_of(seconds - letter.failed / 1000)
-        found = counts.setdefault(key, [0, 0, 0])
-        found[0] += 1
-        found[1:] = max(found[1], letter.deliveries or 0), max(found[2], letter.failed)
-    rows = [(*key, entries, most or None, moment(last)) for key, (entries, most, last) in counts.items()]
-    rows.sort(key=lambda row: (-row[4], *map(str, row[:3])))
+    rows = counts_of(_selected(store, name, options), seconds * 1000)
     print(report_text(rows))
     for letter in islice(_selected(store, name, options), max(0, options.lines)):
-        print(letter_text(letter.letter_id, letter.reason, letter.fields))
+        print(letter_text(letter.letter_id or "", letter.reason, letter.fields))
     print(f"{name}: {entries_text(sum(row[4] for row in rows))}", flush=True)
 
 
@@ -195,7 +142,7 @@ def _requeued(servers: Servers, name: str, letters: Iterator[Letter], to: str | 
     for batch in _batches(letters):
         by_target: dict[str | None, list[bytes]] = {}
         for letter in batch:
-            by_target.setdefault(to or letter.stream, []).append(letter.letter_id.encode())
+            by_target.setdefault(to or letter.stream, []).append((letter.letter_id or "").encode())
         for target, ids in by_target.items():
             if target is None:
                 done.nowhere += len(ids)
@@ -205,11 +152,8 @@ def _requeued(servers: Servers, name: str, letters: Iterator[Letter], to: str | 
 
 
 def _dropped(store: Store, name: str, letters: Iterator[Letter]) -> int:
-    return sum(store.stream(name).delete(*(letter.letter_id for letter in batch)) for batch in _batches(letters))
+    return sum(store.stream(name).delete(*(letter.letter_id or "" for letter in batch)) for batch in _batches(letters))
 
 
 def _raw(name: str) -> bytes:
     return name.encode("utf-8", "surrogateescape")
-
-
-__all__ = ["Letter", "letter_of"]

@@ -79,7 +79,7 @@ def _run(name: str, words: Sequence[str]) -> int:
         allow_abbrev=False,
     )
     module.add_arguments(parser)
-    spark_arguments(parser)
+    spark_arguments(parser, getattr(module, "SMALL_WITHOUT_SPARK", False))
     try:
         status: int = module.run(parser.read(words, module))
     except (OptionError, JavaMissing) as error:

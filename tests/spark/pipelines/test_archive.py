@@ -20,6 +20,7 @@ from rillet.spark.archive.manifest import ArchiveManifest
 from rillet.spark.options import Options, parse
 from rillet.spark.pipelines.archive import ArchiveSummary
 from rillet.spark.pipelines.archive_trim import trim_errors
+from rillet.spark.pipelines.engine import Engine
 from rillet.types.stream.id import StreamID
 from tests.judge import Judge
 from tests.spark.conftest import entry_id
@@ -46,22 +47,16 @@ def types() -> Any:
     return StructType([StructField(name, kind) for name, kind in kinds.items()])
 
 
-def here(tasks: Any) -> list[Any]:
-    """Run tasks in this process."""
-    return [function(*arguments) for function, *arguments in tasks]
-
-
 @pytest.fixture
-def job(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+def job() -> Callable[..., Any]:
     """What archives without Spark, which only runs the tasks elsewhere."""
     import rillet.spark.pipelines.archive  # noqa: F401
 
     module = sys.modules["rillet.spark.pipelines.archive"]
-    monkeypatch.setattr(module, "columns_of", lambda schema: types())
 
     def make(archive: Archive, url: str, **options: str) -> Any:
         files = module.FileOptions(small_files=2)
-        return module.Job(archive, {"url": url, **options}, None, here, 2, files, trim=True)
+        return module.Job(archive, {"url": url, **options}, None, Engine.of(None), files, trim=True)
 
     return make
 

@@ -160,7 +160,8 @@ def test_an_interrupted_command_exits_with_130(capsys: Said, monkeypatch: pytest
             raise OSError("the gateway is gone")  # noqa: B904 (without `from`, as in a library)
 
     monkeypatch.setattr("rillet.spark.pipelines.cli_common._check_connection", lambda given: None)
-    words = ["pipeline", "archive", str(tmp_path / "a"), "--url", "redis://x", "--stream", "s"]
+    words = ["pipeline", "archive", str(tmp_path / "a"), "--url", "redis://x", "--stream", "s",
+             "--schema", "n int COMMENT 'only Spark parses this'"]  # fmt: skip
     for session in (interrupted, broken):
         monkeypatch.setattr("rillet.spark.pipelines.cli_common.open_session", session)
         assert main(words) == 130
@@ -209,7 +210,7 @@ def test_commands_print_one_line_each(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """The commands share the session of the tests; a JVM per command would take seconds."""
-    monkeypatch.setattr("rillet.spark.pipelines.cli_common.open_session", lambda options, name: spark)
+    monkeypatch.setattr("rillet.spark.pipelines.cli_common.open_session", lambda *_: spark)
     monkeypatch.setattr(type(spark), "stop", lambda self: None)
     monkeypatch.setattr("signal.signal", lambda *_: None)
 
@@ -220,10 +221,11 @@ def test_commands_print_one_line_each(
     folder = str(tmp_path / "a")
     add(range(600))
     source = ("--url", url, "--stream", "events")
-    assert f"{folder}: 600 entries archived in 2 files" in run("archive", folder, *source, "--trim",
-                                                             "--option", "maxEntriesPerTrigger=400")  # fmt: skip
+    printed = run("archive", folder, *source, "--trim", "--option", "maxEntriesPerTrigger=400", "--spark", "always")
+    assert f"{folder}: 600 entries archived in 2 files" in printed
+    assert printed.endswith(", in Spark\n")
     add(range(600, 700))
-    assert run("archive", folder, "--compact") == f"{folder}: 2 small files merged into 1\n"
+    assert run("archive", folder, "--compact") == f"{folder}: 2 small files merged into 1, in this process\n"
     assert run("archive", folder, "--compact") == f"{folder}: no small files to merge\n"
     shown = run("history", folder, *source, "--where", f"id = '{entry_id(650)}'")
     assert entry_id(650) in shown

@@ -8,6 +8,7 @@
     replay.py             writes rows with IDs to a stream, in order, at full speed or at their recorded pace
                           (replay_writer.py: the Spark task that writes; after a stop it resumes at the next row)
     dead_letters.py       failed entries by group, reason and age; requeue.py moves them back into their stream
+                          (letters.py: few entries, without Spark; letter_text.py)
     lag.py                samples of group lag and consumers over time, as a table, report or chart
                           (lag_sampling.py)
     snapshot.py           RDB files as tables, and a report on their memory
@@ -16,6 +17,7 @@
     migrate_keys.py       copies keys of all other types, and verifies them by digests
     aggregate.py          a Spark SQL query over a stream, with watermark and exactly-once outputs
     group_info.py         reads the state of groups with XINFO and, page by page, XPENDING
+    engine.py             where tasks run: in this process, or in Spark
     tables.py             progress of Spark's tasks, and text tables
     cli_arguments.py      the parser and the arguments that the commands share
     cli_common.py         the Spark session and the messages that the commands share

@@ -31,7 +31,8 @@ from typing import TYPE_CHECKING, Any
 from rillet.spark.option_types import duration
 from rillet.spark.options import OptionError, parse
 from rillet.spark.pipelines import cli_arguments, cli_common
-from rillet.spark.pipelines.cli_common import PipelineError, Progress, counted, silent
+from rillet.spark.pipelines.cli_common import PipelineError, counted
+from rillet.spark.pipelines.tables import Progress, silent
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -2,7 +2,7 @@
 
     archive(spark, "events.archive", url="redis://localhost", stream="events", trim=True)
 
-    server ──► source's tasks on the executors ──► Parquet files in staging ──► commit ──► XTRIM MINID
+    server ──► source's tasks, in Spark or here ──► Parquet files in staging ──► commit ──► XTRIM MINID
                                                              archive/layout.py    │       archive_trim.py
                source's offset  ◄──────────────── kept in the manifest ◄──────────┘
 
@@ -33,19 +33,21 @@ from rillet.spark.archive.files import ArchiveError
 from rillet.spark.archive.layout import NO_OBJECTS
 from rillet.spark.archive.manifest import ArchiveManifest, Part
 from rillet.spark.archive.targets import FileTarget
-from rillet.spark.connect import Work, default_parallelism, python_tasks
 from rillet.spark.option_types import duration, whole_number
 from rillet.spark.options import OptionError, Options, parse
 from rillet.spark.pipelines import cli_arguments, cli_common
 from rillet.spark.pipelines.archive_offsets import entries_behind, merged, position_only, starting_offset
 from rillet.spark.pipelines.archive_trim import trim_errors, trim_streams
-from rillet.spark.pipelines.cli_common import Progress, counted, silent
+from rillet.spark.pipelines.cli_common import counted
+from rillet.spark.pipelines.engine import Engine, struct_of
+from rillet.spark.pipelines.tables import Progress, silent
 from rillet.spark.read.offsets import Offset
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
+    from rillet.spark.connect import Work
     from rillet.spark.read.data_loss import DataLossGuard
     from rillet.spark.read.micro_batch import MicroBatchReader
 
@@ -97,7 +99,7 @@ class ArchiveSummary:
 
 
 def archive(
-    spark: SparkSession,
+    spark: SparkSession | Engine | None,
     to: str | Path,
     *,
     schema: str | StructType | None = None,
@@ -116,14 +118,15 @@ def archive(
 ) -> ArchiveSummary:
     """Append the new entries of streams to an archive: once, or every `every` seconds until `stop` is set.
 
-    options: the source's options. schema: typed columns instead of the map `fields`; an archive keeps its first schema.
+    spark: a session, or None to read and write in this process, without Java. options: the source's options.
+    schema: typed columns instead of the map `fields`; an archive keeps its first schema.
     format: `rillet` (a folder, the default) or `delta` (a Delta table; the default for URLs, and where one exists).
     storage_options: the object store's settings, as for deltalake. merge_schema: new columns extend a Delta table.
     """
     files = FileOptions(small_files, target_bytes, compression, keep_replaced)
     job = Job(
-        open_archive(to, format, storage_options, merge_schema), options, schema, python_tasks(spark),
-        default_parallelism(spark) or 1, files, trim=trim, stop=stop, progress=progress,
+        open_archive(to, format, storage_options, merge_schema), options, schema, Engine.of(spark), files, trim=trim,
+        stop=stop, progress=progress,
     )  # fmt: skip
     if trim and (wrong := trim_errors(job.parsed)):
         raise OptionError(f"rillet: {'; '.join(wrong)}")
@@ -135,7 +138,7 @@ def archive(
 
 
 def compact(
-    spark: SparkSession,
+    spark: SparkSession | Engine | None,
     to: str | Path,
     *,
     target_bytes: int = TARGET,
@@ -151,7 +154,7 @@ def compact(
     folder.existing()
     with folder.writing() as manifest:
         files = FileOptions(2, target_bytes, compression, keep_replaced)
-        merge_small(folder, manifest, files, python_tasks(spark), done)
+        merge_small(folder, manifest, files, Engine.of(spark), done)
         if isinstance(folder, DeltaArchive):
             done.vacuumed = folder.vacuum(folder.keep_replaced if keep_replaced is None else keep_replaced)
     return done
@@ -161,21 +164,21 @@ class Job:
     """An archive run over the selected streams; use it inside `Archive.writing`, which locks the archive."""
 
     def __init__(
-        self, archive: AnyArchive, options: dict[str, str], schema: str | StructType | None, work: Work,
-        parallelism: int, files: FileOptions, *, trim: bool = False, stop: threading.Event | None = None,
+        self, archive: AnyArchive, options: dict[str, str], schema: str | StructType | None, engine: Engine,
+        files: FileOptions, *, trim: bool = False, stop: threading.Event | None = None,
         progress: Progress = silent,
     ) -> None:  # fmt: skip
         from rillet.spark.source import RilletDataSource
 
         if "maxentriespertrigger" not in {name.lower() for name in options}:
             options = {**options, "maxEntriesPerTrigger": str(BATCH_ENTRIES)}
-        self.archive, self.options, self.work, self.files = archive, options, work, files
+        self.archive, self.options, self.engine, self.files = archive, options, engine, files
         self.trim, self.progress = trim, progress
         self.stop = stop or threading.Event()
         self.source = RilletDataSource(options)
-        self.source.default_parallelism = parallelism
+        self.source.default_parallelism = 1  # `round` sets it
         self.parsed: Options = self.source.parsed
-        self.columns = columns_of(self.source.schema() if schema is None else schema)
+        self.columns = columns_of(struct_of(self.source.schema() if schema is None else schema, engine))
         self.done = ArchiveSummary(trims=trim)
         self.total: int | None = None
         self.guard: DataLossGuard | None = None
@@ -195,7 +198,10 @@ class Job:
             reader.prepareForTriggerAvailableNow()  # type: ignore[attr-defined]
             limit = reader.getDefaultReadLimit()
             with Servers(self.parsed) as servers:
-                self.total = self.done.entries + entries_behind(servers, Offset.parse(start))
+                behind = entries_behind(servers, Offset.parse(start))
+                self.total = self.done.entries + behind.entries
+                work = self.engine.work_for(*behind)
+                reader.follower.planner.parallelism = self.engine.parallelism_for(*behind)  # type: ignore[attr-defined]
                 while True:
                     if self.trim:  # even without new entries: a group may have read more
                         self.done.trimmed += trim_streams(servers, manifest, Offset.parse(start).streams)
@@ -204,7 +210,7 @@ class Job:
                         self.archive.check_stream(stream)
                     if Offset.parse(end).streams == Offset.parse(start).streams:
                         break
-                    manifest = self.batch(manifest, reader.partitions(start, end), end)
+                    manifest = self.batch(manifest, reader.partitions(start, end), end, work)
                     if self.trim and self.guard is not None:  # this job removes entries itself from now on
                         self.guard.batch_was_read(stream_infos(servers, Offset.parse(end).streams))
                     start = position_only(end)
@@ -214,7 +220,7 @@ class Job:
             if self.guard is not None:
                 self.done.lost, self.done.unsure = sum(self.guard.lost.values()), bool(self.guard.unsure)
             reader.stop()
-        return merge_small(self.archive, manifest, self.files, self.work, self.done)
+        return merge_small(self.archive, manifest, self.files, self.engine, self.done)
 
     def _guarded(self, follower: MicroBatchReader) -> None:
         """Count each lost entry only once over all rounds; set the remedy that data-loss errors name."""
@@ -225,11 +231,13 @@ class Job:
             guard.unbounded, guard.running = before.unbounded, before.running
         self.guard = guard
 
-    def batch(self, manifest: ArchiveManifest, partitions: Sequence[Any], end: dict[str, Any]) -> ArchiveManifest:
+    def batch(
+        self, manifest: ArchiveManifest, partitions: Sequence[Any], end: dict[str, Any], work: Work
+    ) -> ArchiveManifest:
         """Write one batch of entries to Parquet files and commit it to the manifest."""
         schema, target = self.columns.json(), self.archive.target(self.files.compression)
         tasks = [(write_task, self.options, schema, one, target, self.trim) for one in partitions]
-        parts: list[Part] = [part for written in self.work(tasks) for part in written]
+        parts: list[Part] = [part for written in work(tasks) for part in written]
         self.archive.at("written")
         offset = merged(manifest.offset, position_only(end))
         manifest = self.archive.append(manifest, parts, offset, schema)
@@ -261,14 +269,12 @@ def write_task(
     return write_parts(map(texts_of_bytes, batches) if as_texts else batches, target)
 
 
-def columns_of(schema: str | StructType) -> StructType:
+def columns_of(requested: StructType) -> StructType:
     """Return the columns of an archive: the stream and ID columns, then the remaining columns of the given schema."""
     from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
     own = {"stream": StringType(), "id": StringType(), "id_ms": LongType(), "id_seq": LongType(),
            "timestamp": TimestampType()}  # fmt: skip
-    requested = StructType.fromDDL(schema) if isinstance(schema, str) else schema
-    assert isinstance(requested, StructType)
     columns = [StructField(name, kind) for name, kind in own.items()]
     return StructType([*columns, *(column for column in requested.fields if column.name not in own)])
 
@@ -284,7 +290,7 @@ def _other_columns(path: str | Path, stored: str, requested: StructType) -> str:
 
 
 def merge_small(
-    archive: AnyArchive, manifest: ArchiveManifest, files: FileOptions, work: Work, done: ArchiveSummary
+    archive: AnyArchive, manifest: ArchiveManifest, files: FileOptions, engine: Engine, done: ArchiveSummary
 ) -> ArchiveManifest:
     """Merge the small files of each archive folder that has `small_files` of them; return the new manifest.
 
@@ -299,6 +305,9 @@ def merge_small(
             f"rillet: the file system of {archive.path} cannot exchange two folders atomically, so readers would see a "
             "gap during compaction: use a larger interval, which makes larger files"
         )
+    if not runs:
+        return manifest
+    work = engine.work_for(size=sum(part.bytes for run in runs for part in run))
     by_folder: dict[str, list[list[Part]]] = {}
     for run in runs:  # one commit must contain all merges in a folder
         by_folder.setdefault(run[0].path.rpartition("/")[0], []).append(run)
@@ -318,6 +327,7 @@ def merge_small(
 
 # ---- the command --------------------------------------------------------------------------------------------------
 
+SMALL_WITHOUT_SPARK = True
 EPILOG = """examples:
   rillet pipeline archive events.archive --url redis://localhost --stream events --trim
   rillet pipeline archive all.archive --url redis://localhost --stream-pattern 'events:*' --every 30s
@@ -367,24 +377,24 @@ def argument_errors(options: argparse.Namespace) -> list[str]:
 
 def run(options: argparse.Namespace) -> int:
     """Archive the streams or compact the archive; print a summary line and return the exit status."""
-    with cli_common.open_session(options, "archive") as spark:
+    with cli_common.engine_of(options, "archive") as engine:
         if options.compact:
-            done = compact(spark, options.to, target_bytes=options.file_size, compression=options.compression,
+            done = compact(engine, options.to, target_bytes=options.file_size, compression=options.compression,
                            keep_replaced=options.keep_replaced,
                            storage_options=dict(options.storage_option))  # fmt: skip
             merged_files = f"{counted(done.merged, 'small file')} merged into {done.into:,}"
-            print(f"{options.to}: {merged_files if done.merged else 'no small files to merge'}")
+            print(f"{options.to}: {f'{merged_files}, in {engine.used}' if done.merged else 'no small files to merge'}")
             return cli_common.DONE
         stop = cli_common.stop_on_sigterm()
         with cli_common.progress_bar(f"archiving into {options.to}") as bar:
             done = archive(
-                spark, options.to, schema=options.schema, every=options.every, stop=stop, trim=options.trim,
+                engine, options.to, schema=options.schema, every=options.every, stop=stop, trim=options.trim,
                 small_files=options.small_files, target_bytes=options.file_size, compression=options.compression,
                 keep_replaced=options.keep_replaced, format=options.format,
                 storage_options=dict(options.storage_option), merge_schema=options.merge_schema, progress=bar,
                 **cli_arguments.source_options(options),
             )  # fmt: skip
-    print(done.line(options.to))
+    print(f"{done.line(options.to)}, in {engine.used}")
     return cli_common.DONE
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Set
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rillet.client.errors import ConnectorError
 from rillet.spark.archive.manifest import ArchiveManifest
 from rillet.spark.metrics import counted_at, evenly_spread
 from rillet.spark.options import Options
@@ -18,6 +19,8 @@ from rillet.structs.glob import matches
 
 if TYPE_CHECKING:
     from rillet.client.servers import Servers
+
+FEW_ENTRIES = 100  # so few are not measured
 
 
 def position_only(offset: dict[str, Any]) -> dict[str, Any]:
@@ -64,11 +67,26 @@ def starting_offset(manifest: ArchiveManifest, initial: dict[str, Any], options:
     return combined(new, kept, archived).json()
 
 
-def entries_behind(servers: Servers, offset: Offset) -> int:
-    """Return the approximate number of entries after an offset, for the progress bar."""
+class Behind(NamedTuple):
+    """The estimated work after an offset: entries, and bytes of the server's memory."""
+
+    entries: int
+    size: float
+
+
+def entries_behind(servers: Servers, offset: Offset) -> Behind:
+    """Return the approximate number of entries after an offset, and their size if there are many."""
+    from rillet.spark.read.metadata import mean_entry_size
     from rillet.spark.read.stream_info import stream_infos
 
-    return sum(
-        counted_at(offset, stream).behind(info).nearest(evenly_spread(offset.streams[stream], info))
+    unread = {
+        stream: (info, counted_at(offset, stream).behind(info).nearest(evenly_spread(offset.streams[stream], info)))
         for stream, info in stream_infos(servers, offset.streams).items() if info is not None
-    )  # fmt: skip
+    }  # fmt: skip
+    entries = sum(count for _, count in unread.values())
+    if entries <= FEW_ENTRIES:
+        return Behind(entries, 0.0)
+    try:
+        return Behind(entries, entries * mean_entry_size(servers, unread))
+    except ConnectorError:  # a user without the right to run MEMORY USAGE
+        return Behind(entries, 0.0)

@@ -24,15 +24,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rillet.client.connection import Connection
 from rillet.spark.archive.files import ArchiveError
 from rillet.spark.archive.layout import OWN, Archive
 from rillet.spark.archive.manifest import ArchiveManifest
-from rillet.spark.connect import Work, default_parallelism, python_tasks
 from rillet.spark.option_types import duration, whole_number
 from rillet.spark.options import OptionError
 from rillet.spark.pipelines import cli_arguments, cli_common
 from rillet.spark.pipelines.archive import SMALL_FILES, TARGET, ArchiveSummary, FileOptions, merge_small
-from rillet.spark.pipelines.cli_common import Progress, counted, silent
+from rillet.spark.pipelines.cli_common import counted
+from rillet.spark.pipelines.engine import Engine, memory_of, struct_of
+from rillet.spark.pipelines.tables import Progress, silent
 from rillet.spark.state.table import BUCKETS, KEEP_REPLACED, StateCounts, StateTable, read_state
 
 if TYPE_CHECKING:
@@ -70,12 +72,12 @@ class ChangesSummary:
 class ArchiveOutput:
     """The archive of a job."""
 
-    def __init__(self, path: str | Path, options: Mapping[str, str], columns: StructType, work: Work,
+    def __init__(self, path: str | Path, options: Mapping[str, str], columns: StructType, engine: Engine,
                  files: FileOptions, done: ArchiveSummary) -> None:  # fmt: skip
         from rillet.spark.pipelines.changes_archive import stored_schema
 
         self.archive = Archive(path, column="db")
-        self._options, self._columns, self._work, self._files, self._done = options, columns, work, files, done
+        self._options, self._columns, self._engine, self._files, self._done = options, columns, engine, files, done
         self._schema = stored_schema(columns)
         self._manifest = ArchiveManifest()
 
@@ -103,7 +105,7 @@ class ArchiveOutput:
 
         target, schema = self.archive.target(self._files.compression), self._columns.json()
         tasks = [(write_task, self._options, schema, one, target) for one in reader.partitions(start, end)]
-        parts = [part for written in self._work(tasks) for part in written]
+        parts = [part for written in self._engine.work_for()(tasks) for part in written]
         self.archive.at("written")
         self._manifest = self.archive.append(self._manifest, parts, end, self._schema)
         self._done.entries += sum(part.rows for part in parts)
@@ -117,7 +119,7 @@ class ArchiveOutput:
 
     def finish(self) -> None:
         """Merge small files."""
-        self._manifest = merge_small(self.archive, self._manifest, self._files, self._work, self._done)
+        self._manifest = merge_small(self.archive, self._manifest, self._files, self._engine, self._done)
 
 
 class StateOutput:
@@ -174,15 +176,13 @@ class StateOutput:
 
 def is_valkey(reader: ChangesReader) -> bool:
     """Return whether the server is Valkey; False if the user may not run INFO."""
-    from rillet.client.connection import Connection
-
     with Connection(reader.options.address(), reader.options.timeout) as connection:
         (reply,) = connection.replies([[b"INFO", b"server"]])
     return isinstance(reply, bytes) and b"valkey_version:" in reply
 
 
 def changes(
-    spark: SparkSession,
+    spark: SparkSession | Engine | None,
     *,
     archive: str | Path | None = None,
     state: str | Path | None = None,
@@ -199,15 +199,15 @@ def changes(
 ) -> ChangesSummary:
     """Bring an archive of changes, a state table or both up to date: once, or every `every` seconds until `stop`.
 
-    options: those of format("rillet.changes"); `folder` is by default in the first output's folder. With a state table,
-    a new job begins with a snapshot. schema: typed columns of added entries. buckets: of a new state table.
+    spark: a session, or None to read and write in this process, without Java. options: those of
+    format("rillet.changes"); `folder` is by default in the first output's folder. With a state table, a new job begins
+    with a snapshot. schema: typed columns of added entries. buckets: of a new state table.
     """
     if wrong := problems(archive, state, options):
         raise OptionError(f"rillet: {'; '.join(wrong)}")
     files = FileOptions(small_files, target_bytes, compression, keep_replaced)
     job = ChangesJob(
-        archive, state, options, schema, python_tasks(spark), default_parallelism(spark) or 1, files, buckets=buckets,
-        stop=stop, progress=progress,
+        archive, state, options, schema, Engine.of(spark), files, buckets=buckets, stop=stop, progress=progress
     )  # fmt: skip
     with job.writing():
         job.round()
@@ -236,7 +236,7 @@ class ChangesJob:
 
     def __init__(
         self, archive: str | Path | None, state: str | Path | None, options: Mapping[str, str],
-        schema: str | StructType | None, work: Work, parallelism: int, files: FileOptions, *, buckets: int = BUCKETS,
+        schema: str | StructType | None, engine: Engine, files: FileOptions, *, buckets: int = BUCKETS,
         stop: threading.Event | None = None, progress: Progress = silent,
     ) -> None:  # fmt: skip
         from rillet.spark.changes.options import parse_changes
@@ -252,14 +252,17 @@ class ChangesJob:
         options = {**{name: value for name, value in defaults.items() if name.lower() not in given}, **options}
         self.done = ChangesSummary()
         self.stop, self._progress = stop or threading.Event(), progress
-        columns = columns_of(schema)
+        columns = columns_of(None if schema is None else struct_of(schema, engine))
         self._reader = ChangesReader(parse_changes(options), columns)
         self._outputs: list[ArchiveOutput | StateOutput] = []
         if archive is not None:
-            self._outputs.append(ArchiveOutput(archive, options, columns, work, files, self.done.archive))
+            self._outputs.append(ArchiveOutput(archive, options, columns, engine, files, self.done.archive))
         if state is not None:
             keep = KEEP_REPLACED if files.keep_replaced is None else files.keep_replaced
-            table = StateTable(state, work, parallelism, buckets=buckets, keep_replaced=keep,
+            with Connection(self._reader.options.address(), self._reader.options.timeout) as connection:
+                size = memory_of([connection])  # a batch of the table costs what its buckets hold
+            work, tasks = engine.work_for(size=size), engine.parallelism_for(size=size)
+            table = StateTable(state, work, tasks, buckets=buckets, keep_replaced=keep,
                                compression=files.compression)  # fmt: skip
             self.done.state = table.counts
             self._outputs.append(StateOutput(table))
@@ -324,6 +327,7 @@ class ChangesJob:
 
 # -- the command -----------------------------------------------------------------------------------------------------
 
+SMALL_WITHOUT_SPARK = True
 EPILOG = """examples:
   rillet pipeline changes --url redis://localhost --archive orders.changes --every 30s
   rillet pipeline changes --url redis://localhost --state orders.state
@@ -383,15 +387,15 @@ def run(options: argparse.Namespace) -> int:
     """Bring the outputs up to date; print a summary line and return the exit status."""
     given = source_options(options)
     connection = {name: value for name, value in given.items() if name.lower() in cli_arguments.CONNECTION}
-    with cli_common.open_session(options, "changes", connection) as spark:
+    with cli_common.engine_of(options, "changes", connection) as engine:
         stop = cli_common.stop_on_sigterm()
         with cli_common.progress_bar("changes", "rows") as bar:
             done = changes(
-                spark, archive=options.archive, state=options.state, schema=options.schema, every=options.every,
+                engine, archive=options.archive, state=options.state, schema=options.schema, every=options.every,
                 stop=stop, buckets=options.buckets, small_files=options.small_files, target_bytes=options.file_size,
                 compression=options.compression, keep_replaced=options.keep_replaced, progress=bar, **given,
             )  # fmt: skip
-    print(done.line())
+    print(f"{done.line()}; in {engine.used}")
     return cli_common.FAILED if done.state.refused else cli_common.DONE
 
 

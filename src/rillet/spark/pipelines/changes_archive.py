@@ -29,7 +29,7 @@ ROWS_OF_A_PART = 1 << 40  # more than a part of a snapshot has
 RUN = "run"
 
 
-def columns_of(schema: str | StructType | None) -> StructType:
+def columns_of(given: StructType | None) -> StructType:
     """Return the columns of an archive: those of the source, then the typed columns of the given schema."""
     from pyspark.sql.types import (
         ArrayType,
@@ -50,9 +50,7 @@ def columns_of(schema: str | StructType | None) -> StructType:
         "transaction": BooleanType(), "id": StringType(), "fields": MapType(StringType(), StringType()),
     }  # fmt: skip
     columns = [StructField(name, kind) for name, kind in own.items()]
-    given = StructType.fromDDL(schema) if isinstance(schema, str) else schema
     if given is not None:
-        assert isinstance(given, StructType)
         columns += [column for column in given.fields if column.name not in own]
     return StructType(columns)
 

@@ -213,9 +213,14 @@ def target_errors(options: argparse.Namespace, reads_stream: bool = True) -> lis
     return errors
 
 
-def spark_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments that configure the Spark session."""
+def spark_arguments(parser: argparse.ArgumentParser, is_optional: bool = False) -> None:
+    """Declare the arguments that configure the Spark session; is_optional: whether small work runs without Spark."""
+    from rillet.spark.pipelines.engine import CHOICES
+
     group = parser.add_argument_group("Spark")
+    if is_optional:
+        group.add_argument("--spark", choices=CHOICES, default="auto",
+                           help="auto: start Spark for large work only (default); always; never")  # fmt: skip
     group.add_argument("--master", default="local[*]", help="local[n], spark://host:port, ... (default: local[*])")
     group.add_argument("--conf", type=name_value, action="append", default=[], metavar="NAME=VALUE",
                        help="a Spark setting; may be repeated")  # fmt: skip

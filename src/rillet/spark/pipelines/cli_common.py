@@ -6,6 +6,7 @@ A pipeline is a module of this package with a function on DataFrames. For `rille
     argument_errors(options) -> list   returns the errors in combinations of arguments; invalid arguments are None
     run(options) -> int                runs the pipeline, prints one line, returns the exit status
     EPILOG                             examples for --help; optional
+    SMALL_WITHOUT_SPARK = True         small work runs in this process (engine.py), so there is an option --spark
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import signal
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ from typing import TYPE_CHECKING
 from rillet.errors import RilletError
 from rillet.spark.errors import reason
 from rillet.spark.pipelines.cli_arguments import source_options
+from rillet.spark.pipelines.engine import Engine
 from rillet.spark.pipelines.group_info import checked_options
 from rillet.spark.pipelines.jvm_errors import without_broken_pipes
 from rillet.store.display.progress import ProgressBar
@@ -34,16 +36,8 @@ if TYPE_CHECKING:
 
 DONE, FAILED, WRONG = 0, 1, 2
 
-Progress = Callable[[int, int | None], None]
-"""A function that is called with the work done and the total (None if unknown), in the unit of the progress bar."""
-
-
 class PipelineError(RilletError):
     """A pipeline cannot continue; the message is one sentence."""
-
-
-def silent(done: int, total: int | None) -> None:
-    """Do nothing: the default progress callback."""
 
 
 # ---- the session --------------------------------------------------------------------------------------------------
@@ -71,6 +65,19 @@ def open_session(
             # The command prints a local failure as one line. Errors of remote executors appear only in Spark's log.
             spark.sparkContext.setLogLevel("OFF" if local else "ERROR")
     return spark
+
+
+@contextmanager
+def engine_of(options: argparse.Namespace, name: str, source: Mapping[str, str] | None = None) -> Iterator[Engine]:
+    """Yield the engine of a command, whose Spark session starts when it is needed; arguments as for `open_session`."""
+    if source is None:
+        source = source_options(options) if "url" in options else {}
+    _check_connection(source)
+    engine = Engine(options.spark, lambda: open_session(options, name, {}))
+    try:
+        yield engine
+    finally:
+        engine.stop()
 
 
 def _check_connection(given: Mapping[str, str]) -> None:

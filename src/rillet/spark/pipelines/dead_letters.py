@@ -13,8 +13,9 @@
     letter_stream letter_id    the dead letter itself; null for pending entries
     fields                     the entry's fields
 
-`rillet dead-letters` has the same report, requeue and format without Spark, for dead letters that one process reads
-(letter_text.py). A dead letter is a copy of an entry that a consumer gave up. A consumer of rillet
+The command reads few entries in this process (letters.py), as `rillet dead-letters` does.
+
+A dead letter is a copy of an entry that a consumer gave up. A consumer of rillet
 (`messages(max_deliveries=..., dead_letters=...)`) appends the fields `_stream`, `_group`, `_id` and `_deliveries` to
 the copy, as the inspector does (consuming/dead_letters.py). Dead letters of other libraries may lack these fields;
 requeuing them requires `to`, the name of the stream.
@@ -23,7 +24,8 @@ requeuing them requires `to`, the name of the stream.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -32,8 +34,9 @@ from rillet.client.servers import Servers
 from rillet.spark.option_types import duration, whole_number
 from rillet.spark.options import Options
 from rillet.spark.pipelines.cli_arguments import local_folder, source_arguments, source_errors, source_options
-from rillet.spark.pipelines.cli_common import DONE, foreign_files, open_session, progress_bar
-from rillet.spark.pipelines.group_info import checked_options, milliseconds, pending_pages, streams_of, xinfo_groups
+from rillet.spark.pipelines.cli_common import DONE, engine_of, foreign_files, progress_bar
+from rillet.spark.pipelines.engine import Engine
+from rillet.spark.pipelines.group_info import checked_options, milliseconds, streams_of
 from rillet.spark.pipelines.letter_text import (
     AGES,
     BY_HAND,
@@ -46,9 +49,14 @@ from rillet.spark.pipelines.letter_text import (
     report_text,
     requeued_text,
 )
-from rillet.spark.pipelines.requeue import as_text, reprocess
+from rillet.spark.pipelines.letters import counts_of, pending_parts, read_letters, read_pending, requeue_here
+from rillet.spark.pipelines.requeue import WHICH, RequeueSummary, reprocess
 from rillet.spark.pipelines.tables import watched
+from rillet.spark.read.metadata import require_streams
+from rillet.spark.read.stream_info import stream_infos
 from rillet.store.consuming.dead_letters import META, OLD_META
+from rillet.store.display.progress import ProgressBar
+from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -57,6 +65,8 @@ _COLUMNS = (
     "stream", "group", "consumer", "id", "reason", "deliveries", "failed", "added", "age_seconds", "age",
     "letter_stream", "letter_id", "fields",
 )  # fmt: skip
+_GROUPED = ("stream", "group", "reason", "age")
+COST = 5  # an entry here costs as much as so many that only become columns
 _PENDING_SCHEMA = (
     "stream string, group string, consumer string, id string, reason string, deliveries bigint, failed timestamp, "
     "added timestamp, fields map<string,string>"
@@ -98,8 +108,7 @@ def pending(spark: SparkSession, *, min_deliveries: int = 1, min_idle_ms: int = 
 
     checked = checked_options(options)
     with Servers(checked) as servers:
-        keys = streams_of(servers, checked)
-        parts = [(key, group["name"]) for key in keys for group in xinfo_groups(servers, key) if group["pending"]]
+        parts = [(key, group) for key, group, _ in pending_parts(servers, checked)]
     read = partial(_pending_rows, checked, min_deliveries, min_idle_ms)
     rows = spark.sparkContext.parallelize(parts, max(len(parts), 1)).flatMap(read)
     entries = spark.createDataFrame(rows, _PENDING_SCHEMA)
@@ -109,23 +118,12 @@ def pending(spark: SparkSession, *, min_deliveries: int = 1, min_idle_ms: int = 
 
 def _pending_rows(options: Options, least: int, idle: int, part: tuple[bytes, bytes]) -> Iterator[tuple[Any, ...]]:
     """Yield the pending entries of a group with their fields; runs in a Spark task."""
-    key, group = part
     with Servers(options) as servers:
-        for page in pending_pages(servers, key, group, idle=idle):
-            chosen = [one for one in page if one.deliveries >= least]
-            ids = [b"%d-%d" % one.id for one in chosen]
-            entries = servers.calls(key, [(b"XRANGE", key, one, one) for one in ids])
-            for one, raw, entry in zip(chosen, ids, entries, strict=True):
-                fields = None if not entry else _texts(entry[0][1])
-                reason = "the entry was deleted" if not entry else "not acknowledged" if one.consumer else "released"
-                yield (
-                    as_text(key), as_text(group), as_text(one.consumer) or None, raw.decode(), reason, one.deliveries,
-                    moment(one.delivered), moment(one.id.ms), fields,
-                )  # fmt: skip
-
-
-def _texts(flat: list[bytes]) -> dict[str, str]:
-    return {as_text(name): as_text(value) for name, value in zip(flat[::2], flat[1::2], strict=True)}
+        for one in read_pending(servers, *part, least, idle):
+            yield (
+                one.stream, one.group, one.consumer, one.id, one.reason, one.deliveries, moment(one.failed),
+                moment(StreamID.parse(one.id or "0").ms), one.fields,
+            )  # fmt: skip
 
 
 def _now(options: Options) -> int:
@@ -151,7 +149,7 @@ def report(rows: DataFrame) -> DataFrame:
     """Return the number of failed entries by stream, group, reason and age, largest first."""
     from pyspark.sql import functions as F
 
-    counts = rows.groupBy("stream", "group", "reason", "age").agg(
+    counts = rows.groupBy(*_GROUPED).agg(
         F.count("*").alias("entries"), F.max("deliveries").alias("deliveries_max"),
         F.countDistinct("consumer").alias("consumers"), F.min("failed").alias("first"), F.max("failed").alias("last"),
     )  # fmt: skip
@@ -160,6 +158,7 @@ def report(rows: DataFrame) -> DataFrame:
 
 # -- the command -----------------------------------------------------------------------------------------------------
 
+SMALL_WITHOUT_SPARK = True
 EPILOG = """\
 rillet pipeline dead-letters --url redis://localhost --stream billing.dead
 rillet pipeline dead-letters --url redis://localhost --stream billing.dead --where "reason LIKE '%timeout%'" --requeue
@@ -190,6 +189,8 @@ def argument_errors(options: argparse.Namespace) -> list[str]:
         errors.append("--to needs --requeue")
     if options.to is not None and options.pending:
         errors.append("--to applies to dead letters only: pending entries are always requeued into their own stream")
+    if getattr(options, "spark", None) == "never" and (options.where is not None or options.out is not None):
+        errors.append("--where and --out need Spark: they cannot be combined with --spark never")
     if options.requeue and options.pending and options.min_idle is None:
         errors.append(
             "--requeue with --pending needs --min-idle: a consumer may still be handling entries with less idle time"
@@ -197,35 +198,81 @@ def argument_errors(options: argparse.Namespace) -> list[str]:
     return errors
 
 
+@dataclass
+class _Selected:
+    """The failed entries that the arguments select: the rows of the report, the shown entries, and the requeue."""
+
+    groups: Sequence[Sequence[Any]]
+    shown: Sequence[tuple[str, str | None, Mapping[str, str] | None]]
+    requeue: Callable[[ProgressBar], RequeueSummary]
+
+
 def run(options: argparse.Namespace) -> int:
     """Print the report on failed entries, requeue them if requested; return the exit status."""
-    spark = open_session(options, "dead-letters")
-    given = source_options(options)
-    idle = round((options.min_idle or 0) * 1000)
+    with engine_of(options, "dead-letters") as engine:
+        selected = _here(options, engine) or _in_spark(options, engine.spark)
+        print(report_text(selected.groups))
+        for one in selected.shown:
+            print(letter_text(*one))
+        line = entries_text(sum(row[4] for row in selected.groups), "pending" if options.pending else "dead")
+        line += " and selected" if options.where is not None else ""
+        if options.out is not None:
+            line += f", written to {options.out}"
+        if options.requeue:
+            with progress_bar("requeueing", "tasks") as bar:
+                line += f"; {requeued_text(selected.requeue(bar))}"
+        print(f"{line}, in {engine.used}")
+    return DONE
+
+
+def _here(options: argparse.Namespace, engine: Engine) -> _Selected | None:
+    """Select the entries in this process; None if there are too many, or if the arguments need Spark."""
+    if options.where is not None or options.out is not None:
+        return None
+    checked, least, idle = checked_options(source_options(options)), options.min_deliveries or 1, _idle_ms(options)
+    with Servers(checked) as servers:
+        if options.pending:
+            parts = pending_parts(servers, checked)
+            entries = sum(number for _, _, number in parts)
+        else:
+            keys = streams_of(servers, checked)
+            infos = stream_infos(servers, [key.decode() for key in keys])
+            require_streams(checked, servers, infos)
+            entries = sum(info.length for info in infos.values() if info is not None)
+        if not engine.is_small(entries * COST):
+            return None
+        if options.pending:
+            found = [one for key, group, _ in parts for one in read_pending(servers, key, group, least, idle)]
+        else:
+            found = list(read_letters(servers, checked))
+    shown = sorted(found, key=lambda one: one.failed)[: options.show or 0]
+    given = {name: value for name, value in source_options(options).items() if name.lower() not in WHICH}
+    return _Selected(
+        counts_of(found, _now(checked)),
+        [(one.letter_id or one.id or "", one.reason, one.fields) for one in shown],
+        lambda bar: requeue_here(checked_options(given), found, options.to, idle),
+    )
+
+
+def _in_spark(options: argparse.Namespace, spark: SparkSession) -> _Selected:
+    given, idle = source_options(options), _idle_ms(options)
     if options.pending:
         rows = pending(spark, min_deliveries=options.min_deliveries or 1, min_idle_ms=idle, **given)
     else:
         rows = dead_letters(spark, **given)
-    selected = rows if options.where is None else rows.where(options.where)
-    selected = selected.persist()
+    selected = (rows if options.where is None else rows.where(options.where)).persist()
     with progress_bar("reading", "tasks") as bar:
         groups = watched(spark, bar, lambda: report(selected).collect())
         if options.out is not None:
             watched(spark, bar, lambda: selected.write.mode("overwrite").parquet(str(options.out)))
         shown = [] if options.show is None else selected.orderBy("failed").limit(options.show).collect()
-    print(report_text(
-        (row["stream"], row["group"], row["reason"], row["age"], row["entries"], row["deliveries_max"], row["last"])
-        for row in groups
-    ))  # fmt: skip
-    for row in shown:
-        print(letter_text(row["letter_id"] or row["id"], row["reason"], row["fields"]))
-    line = entries_text(sum(row["entries"] for row in groups), "pending" if options.pending else "dead")
-    line += " and selected" if options.where is not None else ""
-    if options.out is not None:
-        line += f", written to {options.out}"
-    if options.requeue:
-        with progress_bar("requeueing", "tasks") as bar:
-            again = partial(reprocess, spark, selected, to=options.to, min_idle_ms=idle, **given)
-            line += f"; {requeued_text(watched(spark, bar, again))}"
-    print(line)
-    return DONE
+    again = partial(reprocess, spark, selected, to=options.to, min_idle_ms=idle, **given)
+    return _Selected(
+        [tuple(row[name] for name in (*_GROUPED, "entries", "deliveries_max", "last")) for row in groups],
+        [(row["letter_id"] or row["id"], row["reason"], row["fields"]) for row in shown],
+        lambda bar: watched(spark, bar, again),
+    )
+
+
+def _idle_ms(options: argparse.Namespace) -> int:
+    return round((options.min_idle or 0) * 1000)

@@ -27,7 +27,8 @@ seconds. To switch over: follow, stop producers and consumers, wait for the end,
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, replace
 from typing import TYPE_CHECKING
 
@@ -37,17 +38,19 @@ from rillet.protocol.reply_parser import ReplyError
 from rillet.spark.option_types import duration
 from rillet.spark.options import OptionError, Options, parse
 from rillet.spark.pipelines.cli_arguments import name_value, source_arguments, source_options, with_flags
-from rillet.spark.pipelines.cli_common import DONE, FAILED, PipelineError, counted, open_session, progress_bar
+from rillet.spark.pipelines.cli_common import DONE, FAILED, PipelineError, counted, engine_of, progress_bar
+from rillet.spark.pipelines.engine import Engine, memory_of
 from rillet.spark.pipelines.group_info import STREAM_OPTIONS, or_all_streams, shown, streams_of
 from rillet.spark.pipelines.migrate_compare import POLICIES, REFUSE, REPLACE, RESUME, Plan, StreamMigrated, places
 from rillet.spark.pipelines.migrate_keys import CONNECTION, KeysMigrated, KeysPlan, checked_sides, copy_keys
 from rillet.spark.pipelines.migrate_stream import copy_stream
-from rillet.spark.pipelines.tables import in_bytes, table, watched
+from rillet.spark.pipelines.tables import Progress, in_bytes, silent, table
 from rillet.spark.server_address import require_store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+MEASURED = 1000  # streams whose memory is read one by one
 _SCHEMA = (
     "stream string, target string, how string, entries bigint, bytes bigint, groups bigint, pending bigint, "
     "rounds int, digest string, equal boolean, differences array<string>, notes array<string>, seconds double"
@@ -70,7 +73,7 @@ def migrate(
     prefix: added before each stream's name at the target. target: connection options only, without a stream.
     """
     plan = Plan(*checked(source, target, policy), policy=policy, follow=follow, follow_for=follow_for, verify=verify)
-    return spark.createDataFrame([astuple(one) for one in copy_all(spark, plan, prefix)], _SCHEMA)
+    return spark.createDataFrame([astuple(one) for one in copy_all(Engine.of(spark), plan, prefix)], _SCHEMA)
 
 
 def checked(source: Mapping[str, str], target: Mapping[str, str], policy: str = REFUSE) -> tuple[Options, Options]:
@@ -94,28 +97,24 @@ def checked(source: Mapping[str, str], target: Mapping[str, str], policy: str = 
     return sides[0], sides[1]
 
 
-def copy_all(spark: SparkSession, plan: Plan, prefix: str = "") -> list[StreamMigrated]:
-    """Copy each stream in a Spark task; if a stream cannot be copied, raise PipelineError before the first copy."""
-    pairs = _planned(plan, prefix)
-    if not pairs:
-        return []
-
-    def copied(part: Iterable[tuple[bytes, bytes]]) -> Iterator[StreamMigrated]:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        # A repeated task resumes the copy that its earlier attempt began.
-        again = context is not None and context.attemptNumber() > 0
-        mine = replace(plan, policy=RESUME) if again else plan
-        for key, to in part:
-            yield copy_stream(mine, key, to)
-
-    results: list[StreamMigrated] = spark.sparkContext.parallelize(pairs, len(pairs)).mapPartitions(copied).collect()
+def copy_all(engine: Engine, plan: Plan, prefix: str = "", show: Progress = silent) -> list[StreamMigrated]:
+    """Copy each stream in a task; if a stream cannot be copied, raise PipelineError before the first copy."""
+    pairs, entries, size = _planned(plan, prefix)
+    results: list[StreamMigrated] = engine.run([(_copied, plan, *pair) for pair in pairs], show, entries, size)
     return sorted(results, key=lambda one: one.stream)
 
 
-def _planned(plan: Plan, prefix: str) -> list[tuple[bytes, bytes]]:
-    """Return (key at the source, key at the target) of each stream, the largest stream first."""
+def _copied(plan: Plan, key: bytes, to: bytes) -> StreamMigrated:
+    """Copy a stream; a task that Spark repeats resumes the copy that its earlier attempt began."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    again = context is not None and context.attemptNumber() > 0
+    return copy_stream(replace(plan, policy=RESUME) if again else plan, key, to)
+
+
+def _planned(plan: Plan, prefix: str) -> tuple[list[tuple[bytes, bytes]], int, float]:
+    """Return (key at the source, key at the target) of each stream, the largest stream first; entries, and bytes."""
     with Servers(plan.source) as source, Servers(plan.target) as target:
         keys = streams_of(source, plan.source)
         pairs = [(key, prefix.encode() + key) for key in keys]
@@ -137,11 +136,21 @@ def _planned(plan: Plan, prefix: str) -> list[tuple[bytes, bytes]]:
                     f"rillet: these streams already exist at {target}: {names}. "
                     "Continue them with resume, or delete them with replace"
                 )
-    return sorted(pairs, key=lambda pair: -sizes[pair[0]])
+        entries, size = sum(sizes.values()), _size_of(source, keys)
+    return sorted(pairs, key=lambda pair: -sizes[pair[0]]), entries, size
+
+
+def _size_of(source: Servers, keys: Sequence[bytes]) -> float:
+    """Return the bytes of memory that streams take, or at most; infinite if the server refuses to say."""
+    if len(keys) > MEASURED:
+        return memory_of(source.masters())
+    replies = source.each([(key, (b"MEMORY", b"USAGE", key)) for key in keys])
+    return sum(math.inf if isinstance(reply, ReplyError) else reply or 0 for reply in replies)
 
 
 # -- the command -----------------------------------------------------------------------------------------------------
 
+SMALL_WITHOUT_SPARK = True
 EPILOG = """\
 rillet pipeline migrate --url redis://old --to-url redis+cluster://new               all streams
 rillet pipeline migrate --url redis://old --stream-pattern 'orders:*' --to-path store.rillet
@@ -203,10 +212,15 @@ def run(options: argparse.Namespace) -> int:
         *checked(source_options(options), _target(options), policy),
         policy=policy, follow=options.follow, follow_for=options.follow_for, verify=not options.no_verify,
     )  # fmt: skip
-    spark = open_session(options, "migrate")
+    with engine_of(options, "migrate") as engine:
+        return _migrate(options, engine, plan)
+
+
+def _migrate(options: argparse.Namespace, engine: Engine, plan: Plan) -> int:
+    policy = plan.policy
     with progress_bar("copying", "streams") as bar:
-        results = watched(spark, bar, lambda: copy_all(spark, plan, options.prefix))
-    status = _print_streams(results)
+        results = copy_all(engine, plan, options.prefix, bar)
+    status = _print_streams(results, engine)
     if options.keys is None:
         return status
     here, there = (
@@ -216,11 +230,11 @@ def run(options: argparse.Namespace) -> int:
     of_keys = KeysPlan(*checked_sides(here, there, policy, options.keys), options.keys, options.prefix, policy,
                        options.follow, options.follow_for)  # fmt: skip
     with progress_bar("copying", "parts of the keys") as bar:
-        parts = watched(spark, bar, lambda: copy_keys(spark, of_keys))
-    return max(status, _print_keys(parts))
+        parts = copy_keys(engine, of_keys, bar)
+    return max(status, _print_keys(parts, engine))
 
 
-def _print_keys(parts: Sequence[KeysMigrated]) -> int:
+def _print_keys(parts: Sequence[KeysMigrated], engine: Engine) -> int:
     """Print the report on keys of other types than streams; return the exit status."""
     for one in parts:
         for text in one.differences:
@@ -231,11 +245,11 @@ def _print_keys(parts: Sequence[KeysMigrated]) -> int:
         digest ^= int(one.target_digest, 16)
     equal = all(one.equal for one in parts)
     line = "{}: {:,} copied ({:,} rebuilt), {:,} deleted".format(counted(counts[0], "key"), *counts[1:])
-    print(f"{line}, digest {digest:032x}: {'all equal' if equal else 'not equal'}")
+    print(f"{line}, digest {digest:032x}, in {engine.used}: {'all equal' if equal else 'not equal'}")
     return DONE if equal else FAILED
 
 
-def _print_streams(results: Sequence[StreamMigrated]) -> int:
+def _print_streams(results: Sequence[StreamMigrated], engine: Engine) -> int:
     """Print the report on streams; return the exit status."""
     if not results:
         print("the source has no matching stream")
@@ -255,6 +269,6 @@ def _print_streams(results: Sequence[StreamMigrated]) -> int:
     total = sum(one.entries for one in results)
     ways = [f"{sum(one.how == way for one in results)} {way}" for way in ("restored", "rebuilt", "resumed")]
     line = f"{counted(len(results), 'stream')}, {counted(total, 'entry', 'entries')}, "
-    line += f"{in_bytes(sum(one.bytes for one in results))} ({', '.join(way for way in ways if way[0] != '0')}): "
-    print(line + (f"{len(different)} not equal" if different else "all equal"))
+    line += f"{in_bytes(sum(one.bytes for one in results))} ({', '.join(way for way in ways if way[0] != '0')})"
+    print(f"{line}, in {engine.used}: " + (f"{len(different)} not equal" if different else "all equal"))
     return FAILED if different else DONE

@@ -31,7 +31,7 @@ are equal, and the first differences. The task needs memory for one batch of val
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -48,7 +48,10 @@ from rillet.real_time import monotonic
 from rillet.spark.errors import plainly
 from rillet.spark.options import ConnectionOptions, OptionError, declared
 from rillet.spark.pipelines.cli_common import PipelineError
+from rillet.spark.pipelines.engine import Engine, memory_of
 from rillet.spark.pipelines.migrate_compare import POLICIES, REFUSE, places
+from rillet.spark.pipelines.tables import Progress, silent
+from rillet.spark.read.metadata import key_count
 from rillet.spark.server_address import require_store
 from rillet.spark.table_options import TableOptions, escaped, parse_table
 from rillet.spark.write.commits import record_key, shown
@@ -118,7 +121,7 @@ def migrate_keys(
     policy replaces a stream of the target by a key of another type: this is an error.
     """
     plan = KeysPlan(*checked_sides(source, target, policy, pattern), pattern, prefix, policy, follow, follow_for)
-    return spark.createDataFrame([astuple(one) for one in copy_keys(spark, plan)], _SCHEMA)
+    return spark.createDataFrame([astuple(one) for one in copy_keys(Engine.of(spark), plan)], _SCHEMA)
 
 
 def checked_sides(
@@ -139,19 +142,19 @@ def checked_sides(
     return sides[0], sides[1]
 
 
-def copy_keys(spark: SparkSession, plan: KeysPlan) -> list[KeysMigrated]:
-    """Copy each part of the keys in a Spark task."""
-    parts = _planned(plan, spark.sparkContext.defaultParallelism)
-    tasks = spark.sparkContext.parallelize(list(enumerate(parts)), len(parts))
-    results: list[KeysMigrated] = tasks.mapPartitions(partial(_run, plan, len(parts))).collect()
+def copy_keys(engine: Engine, plan: KeysPlan, show: Progress = silent) -> list[KeysMigrated]:
+    """Copy each part of the keys in a task."""
+    with Servers(plan.source) as source:
+        amount = key_count(source), memory_of(source.masters())
+    parts = _planned(plan, engine.parallelism_for(*amount))
+    tasks = [(_copied, plan, number, len(parts), part) for number, part in enumerate(parts)]
+    results: list[KeysMigrated] = engine.run(tasks, show, *amount)
     return sorted(results, key=lambda one: one.part)
 
 
-def _run(plan: KeysPlan, parts: int, numbered: Iterable[tuple[int, ScanPart]]) -> Iterator[KeysMigrated]:
-    for number, part in numbered:
-        with plainly():
-            copied = KeyCopy(plan, number, parts, part).run()
-        yield copied
+def _copied(plan: KeysPlan, number: int, parts: int, part: ScanPart) -> KeysMigrated:
+    with plainly():
+        return KeyCopy(plan, number, parts, part).run()
 
 
 def _planned(plan: KeysPlan, parallelism: int) -> list[ScanPart]:

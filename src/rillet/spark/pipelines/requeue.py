@@ -46,7 +46,7 @@ CONSUMER = b"rillet-dead-letters"
 _BATCH = 100
 _TRIES = 1000
 _RECORD_SECONDS = 7 * 86_400
-_WHICH = {*STREAM_OPTIONS, "partitioned"}
+WHICH = {*STREAM_OPTIONS, "partitioned"}
 
 
 def as_text(raw: bytes) -> str:
@@ -76,7 +76,7 @@ def reprocess(
     """
     from pyspark.sql import functions as F
 
-    checked = checked_options({name: value for name, value in options.items() if name.lower() not in _WHICH})
+    checked = checked_options({name: value for name, value in options.items() if name.lower() not in WHICH})
     keys = ["stream", "group", "id", "letter_stream", "letter_id"]
     tasks = max(spark.sparkContext.defaultParallelism, 1)
     # One task for each target stream. The shuffle completes all reads before the first delete.

@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 
 _EVERY = 0.25  # seconds between two updates of the displayed progress
 T = TypeVar("T")
+Progress = Callable[[int, int | None], None]
+"""A function that is called with the work done and the total (None if unknown), in the unit of the progress bar."""
+
+
+def silent(done: int, total: int | None) -> None:
+    """Do nothing: the default progress callback."""
 
 
 def by_id(identifier: Column) -> list[Column]:
@@ -30,7 +36,7 @@ def by_id(identifier: Column) -> list[Column]:
 
 
 def watched(
-    spark: SparkSession, show: Callable[[int, int | None], None], work: Callable[[], T],
+    spark: SparkSession, show: Progress, work: Callable[[], T],
     progress: Callable[[], tuple[int, int | None]] | None = None,
 ) -> T:  # fmt: skip
     """Return the result of work(), which runs Spark jobs; meanwhile call show(done, total) four times a second.
