@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -150,6 +151,29 @@ def _retention_of(fields: dict[str, Any]) -> Retention:
         [HeldBack(decode(name), entries, size, parse_id(at)) for name, entries, size, at in fields["held"]],
         fields["note"],
     )  # fmt: skip
+
+
+def merged(found: Sequence[Retention]) -> Retention | None:
+    """Return the retention of several streams with the same policy, such as the partitions of one; None without any."""
+    if not found:
+        return None
+    held: dict[str, HeldBack] = {}
+    for one in (back for retention in found for back in retention.held):
+        had = held.get(one.group, HeldBack(one.group, 0, 0, one.first_id))
+        held[one.group] = HeldBack(one.group, had.entries + one.entries, had.bytes + one.bytes,
+                                   min(had.first_id, one.first_id))  # fmt: skip
+    return replace(
+        found[-1],
+        drops_entries=_sum(one.drops_entries for one in found), drops_bytes=_sum(one.drops_bytes for one in found),
+        keeps_from=min((one.keeps_from for one in found if one.keeps_from is not None), default=None),
+        due=min((one.due for one in found if one.due is not None), default=None),
+        held=list(held.values()), note=", ".join(dict.fromkeys(one.note for one in found if one.note)),
+    )  # fmt: skip
+
+
+def _sum(numbers: Iterable[int | None]) -> int | None:
+    known = list(numbers)
+    return None if None in known else sum(number or 0 for number in known)
 
 
 def ordered_keys_of(rows: Any) -> list[OrderedKey]:

@@ -18,6 +18,7 @@ from rillet.store.arguments.policies import (
     add_arguments,
     chunks,
     message_ids_of,
+    next_message_id,
     policy_arguments,
     producer_arguments,
     trim_arguments,
@@ -213,7 +214,7 @@ class Stream(Generic[T]):
         for item in items_of(entries, "entries", "entries"):
             argv = start.copy()
             if idmp is not None and message_ids is not None:
-                argv += producer_arguments((idmp[0], _next_of(message_ids)), None)
+                argv += producer_arguments((idmp[0], next_message_id(message_ids)), None)
             # The item is (id, fields), not a tuple of two (field, value) pairs.
             if type(item) is tuple and len(item) == 2 and (self.form is not None or not _is_pair(item[0])):
                 id, fields = item
@@ -670,9 +671,3 @@ class Stream(Generic[T]):
 
 def _is_pair(item: object) -> bool:
     return isinstance(item, (tuple, list)) and type(item) is not StreamID
-
-
-def _next_of(message_ids: Iterator[Value]) -> Value:
-    for one in message_ids:
-        return one
-    raise ValueError("idmp has fewer message IDs than there are entries")

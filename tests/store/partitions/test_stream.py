@@ -17,6 +17,10 @@ from rillet.keyspace.helper_keys import consumers_key, owner_key, partitions_key
 from rillet.store.command_steps import drive, run_step
 from rillet.store.partitions.layout import keys_of, partition_of
 from rillet.store.partitions.upkeep import opened, repartitioned
+from tests.store.conftest import RILLET, only
+from tests.waiting import until
+
+IN_MEMORY = only("memory")
 
 
 def filled(store: Store, partitions: int = 4, entries: int = 40) -> rillet.PartitionedStream[Any]:
@@ -398,3 +402,143 @@ def test_asyncio(store: Store) -> None:
         assert await orders.delete() == 2
 
     asyncio.run(use())
+
+
+# -- repeated calls ------------------------------------------------------------------------------------------
+
+
+@RILLET
+def test_a_repeated_add_adds_nothing(store: Store) -> None:
+    orders = store.partitioned("orders", partitions=4, by="customer")
+    first = orders.add({"customer": 1, "n": 0}, idmp=("p", "a"))
+    assert orders.add({"customer": 1, "n": 0}, idmp=("p", "a")) == first
+    again = orders.add({"customer": 1, "n": 0}, idmpauto="p")
+    assert orders.add({"customer": 1, "n": 0}, idmpauto="p") == again != first
+    some = [{"customer": n % 3, "n": n} for n in range(10)]
+    ids = orders.add_many(some, idmp=("p", range(10)), batch=3)
+    assert orders.add_many(some, idmp=("p", range(10)), batch=4) == ids
+    assert len(orders) == 12
+
+
+@RILLET
+def test_a_repeated_add_adds_nothing_after_a_change(store: Store) -> None:
+    orders = store.partitioned("orders", partitions=4, by="customer")
+    stale = store.partitioned("orders")
+    some = [{"customer": n % 7, "n": n} for n in range(20)]
+    ids = orders.add_many(some, idmp=("p", range(20)))
+    stale.length()
+    orders.repartition(3)
+    later = orders.add({"customer": 5, "n": 20}, idmp=("p", 20))
+    orders.repartition(5)
+    for writer in (orders, stale, store.partitioned("orders")):
+        assert writer.add_many([*some, {"customer": 5, "n": 20}, {"customer": 6, "n": 21}],
+                               idmp=("p", range(22)))[:21] == [*ids, later]  # fmt: skip
+    assert [int(entry["n"]) for entry in orders if entry["customer"] == "6"] == [6, 13, 21]
+    assert len(orders) == 22
+
+
+@IN_MEMORY
+def test_wrong_producers_are_refused(store: Store) -> None:
+    orders: Any = store.partitioned("orders", partitions=4, by="customer")
+    one = {"customer": 1}
+    with pytest.raises(ValueError, match="idmp has fewer message IDs than there are entries"):
+        orders.add_many([one, one], idmp=("p", ["a"]))
+    for call in (lambda: orders.add(one, idmp=("p", "a"), delay=1),
+                 lambda: orders.add_many([one], idmpauto="p", delay=1)):  # fmt: skip
+        with pytest.raises(ValueError, match="cannot be combined with delay and at"):
+            call()
+    for wrong in ("pa", 1, ("p",)):
+        with pytest.raises(TypeError, match="pass idmp="):
+            orders.add(one, idmp=wrong)
+        with pytest.raises(TypeError, match="pass idmp="):
+            orders.add_many([one], idmp=wrong)
+    with pytest.raises(ValueError, match="both were passed"):
+        orders.add(one, idmp=("p", "a"), idmpauto="p")
+    assert len(orders) == 0
+
+
+# -- retention -----------------------------------------------------------------------------------------------
+
+
+@RILLET
+def test_retention_of_all_partitions(store: Store) -> None:
+    orders = filled(store)
+    assert orders.retention() is None
+    orders.retain(entries=3, groups="ignore")
+    until(lambda: len(orders) == 12, "entries go")
+    policy = orders.retention()
+    assert policy is not None
+    assert (policy.entries, policy.age, policy.groups, policy.drops_entries) == (3, None, "ignore", 0)
+    orders.repartition(2)
+    orders.add_many({"customer": n % 7, "n": n} for n in range(40))
+    until(lambda: len(orders) == 12 + 6, "entries of the new partitions go")
+    for stream in orders.partitions():
+        policy = stream.retention()
+        assert policy is not None
+        assert policy.entries == 3
+    orders.retain()
+    assert orders.retention() is None
+    orders.repartition(3)
+    assert orders.retention() is None
+    assert not store.exists("rillet:retention")
+
+
+@IN_MEMORY
+def test_what_groups_hold_back_is_added_up(store: Store) -> None:
+    orders = filled(store)
+    orders.retain(entries=2)
+    group = orders.group("g")
+    group.create()
+    policy = orders.retention()
+    assert policy is not None
+    (held,) = policy.held
+    assert held.group == "g"
+    assert held.entries == 40 - 8
+    assert held.first_id <= next(iter(orders)).id
+    for message in group.consumer("w").messages(stop_when_empty=True):
+        message.ack()
+    until(lambda: len(orders) == 8, "entries go")
+
+
+@IN_MEMORY
+def test_a_policy_goes_with_the_keys(store: Store) -> None:
+    orders = filled(store)
+    orders.retain(entries=5)
+    orders.repartition(2)
+    for message in orders.group("g").consumer("w").messages(stop_when_empty=True):
+        message.ack()
+    assert orders.delete_drained() == 4
+    assert store.execute("HLEN", "rillet:retention") == 2
+    orders.delete()
+    assert not store.exists("rillet:retention")
+
+
+@IN_MEMORY
+@pytest.mark.parametrize("stop", range(8))
+def test_a_policy_that_changes_while_the_partitions_do(store: Store, stop: int) -> None:
+    orders = filled(store)
+    orders.retain(entries=5)
+    steps = repartitioned(orders.key, 6)
+    command: Any = next(steps)
+    for _ in range(stop):
+        try:
+            command = steps.send(run_step(store, command))
+        except StopIteration:
+            break
+    store.partitioned("orders").retain(entries=9)
+    drive(store, _rest(steps, command))
+    orders.repartition(6)
+    for stream in orders.partitions():
+        policy = stream.retention()
+        assert policy is not None
+        assert policy.entries == 9
+
+
+@only("redis")
+def test_redis_has_no_retention(store: Store) -> None:
+    orders = filled(store)
+    with pytest.raises(rillet.StoreError, match="this server has no retention, only rillet has it"):
+        orders.retain(entries=5)
+    assert orders.retention() is None
+    orders.repartition(2)
+    assert len(orders) == 40

@@ -21,6 +21,7 @@ from rillet.store.arguments.policies import (
     add_arguments,
     chunks,
     message_ids_of,
+    next_message_id,
     policy_arguments,
     producer_arguments,
     trim_arguments,
@@ -39,7 +40,7 @@ from rillet.store.consuming.delays import (
 from rillet.store.consuming.delivery_options import DeliveryOptions, End, Stop
 from rillet.store.entry import Entry, T, Where, entries_of, named, stream_part
 from rillet.store.info_records import GroupInfo, Retention, StreamPlaces, groups_of, places_of
-from rillet.store.stream import _NEW, _NOT_LATER, BATCH, BOUNDS, Stream, _is_pair, _next_of
+from rillet.store.stream import _NEW, _NOT_LATER, BATCH, BOUNDS, Stream, _is_pair
 from rillet.store.typed.forms import Form, OnInvalid, append_value, typed_entries
 from rillet.types.stream.id import StreamID
 
@@ -208,7 +209,7 @@ class AsyncStream(Generic[T]):
         for item in items_of(entries, "entries", "entries"):
             argv = start.copy()
             if idmp is not None and message_ids is not None:
-                argv += producer_arguments((idmp[0], _next_of(message_ids)), None)
+                argv += producer_arguments((idmp[0], next_message_id(message_ids)), None)
             # The item is (id, fields), not a tuple of two (field, value) pairs.
             if type(item) is tuple and len(item) == 2 and (self.form is not None or not _is_pair(item[0])):
                 id, fields = item

@@ -83,6 +83,13 @@ def message_ids_of(idmp: tuple[Value, Iterable[Value]]) -> Iterator[Value]:
     return iter(idmp[1])
 
 
+def next_message_id(ids: Iterator[Value]) -> Value:
+    """Return the message ID of the next entry; ValueError if there are fewer IDs than entries."""
+    for one in ids:
+        return one
+    raise ValueError("idmp has fewer message IDs than there are entries")
+
+
 def chunks(ids: Sequence[Item]) -> Iterator[Sequence[Item]]:
     """Yield a list of IDs, or of messages, in parts that one command may have."""
     for start in range(0, len(ids), IDS_PER_COMMAND):

@@ -29,7 +29,7 @@ from rillet.store.message import Message, new_messages, old_messages
 from rillet.store.partitions import scripts
 from rillet.store.partitions.layout import SEALED
 from rillet.store.partitions.share import HOLD, Partition, PartitionPrefetched, Share
-from rillet.store.partitions.upkeep import advanced, moved
+from rillet.store.partitions.upkeep import advanced, moved, reset
 
 if TYPE_CHECKING:
     from rillet.store.partitions.group import PartitionedConsumer
@@ -87,6 +87,9 @@ def _balanced(reader: PartitionedConsumer[Any], share: Share, joins: bool) -> Co
                 raise NoGroup(f"No such key '{decode(share.name)}' or consumer group '{decode(share.group)}'")
             yield from reader.group.created()
             continue
+        if reply[0] == -2:
+            yield from reset(share.name, share.group)
+            continue
         joins = False
         again = share.balanced(reply, began)
         if share.finished and share.current > share.epoch:
@@ -104,7 +107,8 @@ def _served(part: Partition, share: Share, loop: Loop, pace: Pace, look: float) 
         return False
     yield from loop.prefetched.count_handed()
     group = part.consumer.group
-    reply = yield scripts.read(part.key, group.key, share.consumer, part.token, pace.size, _words(loop))
+    reply = yield scripts.read(part.key, group.key, share.consumer, part.token, pace.size,
+                               loop.options.skipped == "leave", _words(loop))  # fmt: skip
     if reply[0] == 0:
         share.lost(part)
         return False
@@ -140,7 +144,8 @@ def _resumed(part: Partition, share: Share, loop: Loop) -> Steps[bool]:
     assert part.behind is not None
     yield from loop.prefetched.count_handed()
     reply = yield scripts.resume(part.key, part.consumer.group.key, share.consumer, part.token, part.behind,
-                                 options.batch or 1, options.max_deliveries, _words(loop))  # fmt: skip
+                                 options.batch or 1, options.max_deliveries, options.skipped == "leave",
+                                 _words(loop))  # fmt: skip
     if reply[0] == 0:
         share.lost(part)
         return False

@@ -21,7 +21,7 @@ from rillet.keyspace.helper_keys import consumers_key
 from rillet.store.arguments.durations import seconds_in
 from rillet.store.arguments.encoding import decode, encode_name
 from rillet.store.arguments.policies import RefPolicy
-from rillet.store.arguments.positions import Position, encode_after
+from rillet.store.arguments.positions import Position, encode_after, encode_before
 from rillet.store.command_steps import Commands, drive
 from rillet.store.consuming.delivery import Steps
 from rillet.store.consuming.delivery_options import DeliveryOptions, End
@@ -34,7 +34,7 @@ from rillet.store.message import Message
 from rillet.store.partitions.delivery import partition_delivery
 from rillet.store.partitions.layout import keys_of
 from rillet.store.partitions.share import LEASE, PartitionLeases, PartitionPrefetched, Share
-from rillet.store.partitions.upkeep import grouped, ungrouped
+from rillet.store.partitions.upkeep import grouped, reset_to, ungrouped
 from rillet.store.stream import Stream
 
 if TYPE_CHECKING:
@@ -83,6 +83,24 @@ class PartitionedGroup(Generic[T]):
         """Return the commands of `create`."""
         layout = yield from self.stream._refreshed()
         return (yield from grouped(layout, self.key, self.start))
+
+    def reset_to(self, position: Position) -> None:
+        """Deliver the entry of an ID, or of a time, and all later ones, to this group again, in every partition.
+
+        "-" is the first entry, and "$" skips all entries that exist. The consumers share out the partitions anew, and
+        begin at the oldest epoch whose keys exist; what was in their handlers raises LeaseLost. A missing group is
+        created there, unless `create` was False: then NoGroup. Pending messages stay pending: they are delivered again
+        in any case. A call that is killed is continued by the consumers. O(partitions)
+        """
+        raw = encode_before(position, "position")
+        drive(self.store, self._reset(raw))
+
+    def _reset(self, raw: bytes) -> Commands[None]:
+        layout = yield from self.stream._refreshed()
+        if self.creates and (yield from grouped(layout, self.key, raw)):
+            return
+        if not (yield from reset_to(self.stream.key, self.key, raw)):
+            raise NoGroup(f"No such key '{self.stream.name}' or consumer group '{self.name}'")
 
     def delete(self) -> bool:
         """Delete the group and its pending entries in every partition; return whether it existed. O(pending)"""
@@ -138,8 +156,10 @@ class PartitionedConsumer(MessageReader[T]):
 
     messages() has the options of Consumer.messages. claim_idle is the lease of the consumer, by default 30 seconds: if
     the loop asks for no message for so long, its partitions go to other consumers. heartbeat=True renews it from a
-    thread. A message that failed (`retry`, `nack`, backoff) holds the later ones of its partition back. order_by may
-    name only the `by` field, which orders the messages anyway.
+    thread. A message that failed (`retry`, `nack`, backoff) holds the later ones of its partition back. One that does
+    not match `where` holds nothing back with skipped="leave", except the end of its epoch: it stays pending until a
+    loop that begins to read the partition wants it. order_by may name only the `by` field, which orders the messages
+    anyway.
     """
 
     __slots__ = ("group",)
@@ -160,9 +180,6 @@ class PartitionedConsumer(MessageReader[T]):
         return self.group.ack(*messages, delete=delete)
 
     def _loop(self, options: DeliveryOptions) -> tuple[Prefetched, Leases]:
-        if options.skipped == "leave":
-            raise ValueError("skipped='leave' is not possible in a partitioned stream: a message that is left would "
-                             "hold back its partition")  # fmt: skip
         lease = LEASE if options.claim_idle is None else max(0.01, seconds_in(options.claim_idle))
         share = Share(self.group.stream.key, self.group.key, self.key, lease, self._part)
         prefetched = PartitionPrefetched(share, options)

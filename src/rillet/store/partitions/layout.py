@@ -22,6 +22,7 @@ as evenly as the nodes share the slots. "{" and "%" in NAME are written as %7B a
     next            the number of partitions of the next epoch, while a change is under way
     group:billing   the epoch that the group `billing` reads
     deleted:1       the number of partitions of an epoch whose keys are being deleted
+    retain          the words of RILLET.XRETAIN for each key, after PartitionedStream.retain
 
 **Sealed keys.** The last ID of a stream whose epoch has ended is the highest possible one (XSETID). So each server
 itself refuses every XADD to it, also one of a plain Redis client, and a writer needs no check of its own. A writer with
@@ -59,7 +60,7 @@ class Layout:
 
     epochs: the number of partitions of each epoch whose keys exist, the oldest first. groups: the epoch of each group.
     next: the number of partitions of the next epoch while a change is under way, else 0. deleted: as epochs, for those
-    whose keys are being deleted.
+    whose keys are being deleted. retain: the limits of each key, as RILLET.XRETAIN receives them.
     """
 
     name: bytes
@@ -69,6 +70,7 @@ class Layout:
     next: int = 0
     groups: dict[bytes, int] = field(default_factory=dict)
     deleted: dict[int, int] = field(default_factory=dict)
+    retain: tuple[bytes, ...] = ()
 
     @property
     def partitions(self) -> int:
@@ -84,9 +86,9 @@ class Layout:
         """Return the keys of all epochs, the oldest first."""
         return [key for epoch in self.epochs for key in self.streams(epoch)]
 
-    def key_for(self, value: bytes) -> bytes:
-        """Return the key that receives an entry with that value of the field."""
-        keys = keys_of(self.name, self.epoch, self.epochs[self.epoch])
+    def key_for(self, value: bytes, epoch: int | None = None) -> bytes:
+        """Return the key that receives an entry with that value of the field, or received it in an earlier epoch."""
+        keys = self.streams(epoch)
         return keys[partition_of(value, len(keys))]
 
 
@@ -144,7 +146,7 @@ def layout_of(name: bytes, reply: Any) -> Layout | None:
     )
     groups = {key[6:]: int(epoch) for key, epoch in pairs.items() if key.startswith(b"group:")}
     return Layout(name, pairs[b"by"], int(pairs[b"epoch"]), dict(sorted(epochs.items())),
-                  int(pairs.get(b"next", 0)), groups, deleted)  # fmt: skip
+                  int(pairs.get(b"next", 0)), groups, deleted, tuple(pairs.get(b"retain", b"").split()))  # fmt: skip
 
 
 def is_sealed(error: object) -> bool:

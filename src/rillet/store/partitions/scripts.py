@@ -4,7 +4,9 @@
                                         join                    registers a group
                                         balance, renew, leave   the consumers of a group and their partitions
                                         advance                 a group begins to read the next epoch
+                                        begin_reset, end_reset  a group goes to another position
     in the slot of a partition          create, ensure_group    its key and its groups
+                                        reset                   the position of a group
                                         read, resume            messages for the consumer that owns the partition
                                         add_later, move         delayed entries
 
@@ -15,6 +17,7 @@
     member:w1                  END INSTANCE: when its lease ends, in ms since 1970, and the loop that holds it
     owner:3                    TOKEN RELEASES w1: partition 3 belongs to w1; RELEASES: 1 if w1 has one too many
     done:3                     the group has handled everything in partition 3 of this epoch
+    reset                      TOKEN POSITION: a `reset_to` that has begun
 
 **Fair share.** With N partitions and M consumers, N modulo M consumers own ceil(N / M) of them, the others
 floor(N / M). A consumer that owns more gives the highest ones back, one that owns fewer takes free ones. No other
@@ -23,6 +26,10 @@ partition moves.
 **Fencing.** Each partition that gets an owner gets a new token, higher than all earlier ones. The first `read` or
 `resume` of the owner writes its token beside the partition. From then on these scripts refuse a lower one. They also
 make the messages that an earlier owner left the new owner's, so that its acknowledgement raises LeaseLost.
+
+**A reset** has three steps, which any consumer continues; meanwhile `balance` gives nobody a partition. It begins with
+a new token, `reset` writes this beside each partition and sets the position of the group, and it ends with the group in
+the oldest epoch, without owners. So no owner from before reads at the new position, and none after it is set back.
 
 **Delayed entries** are beside their partition, as for any stream, and each read of its owner first adds what is due. A
 sealed partition refuses them. Those of an epoch that has ended move to the next one, one partition at a time: `move`
@@ -78,16 +85,23 @@ if not partitions then return 0 end
 redis.call('HSET', KEYS[1], 'deleted:' .. ARGV[1], partitions)
 return redis.call('HDEL', KEYS[1], 'partitions:' .. ARGV[1])
 """
+# The oldest epoch of a description, and its number of partitions.
+OLDEST = b"""
+local function oldest()
+  local first, partitions
+  local flat = redis.call('HGETALL', KEYS[1])
+  for i = 1, #flat, 2 do
+    local epoch = tonumber(string.match(flat[i], '^partitions:(%d+)$'))
+    if epoch and (not first or epoch < first) then first, partitions = epoch, flat[i + 1] end
+  end
+  return first, partitions
+end
+"""
 # KEYS: description, record. ARGV: group, start. Registers a group whose groups in the partitions exist. It begins with
 # the oldest epoch.
-_JOIN = b"""
+_JOIN = OLDEST + b"""
 if redis.call('EXISTS', KEYS[2]) == 1 then return 0 end
-local first, partitions
-local flat = redis.call('HGETALL', KEYS[1])
-for i = 1, #flat, 2 do
-  local epoch = tonumber(string.match(flat[i], '^partitions:(%d+)$'))
-  if epoch and (not first or epoch < first) then first, partitions = epoch, flat[i + 1] end
-end
+local first, partitions = oldest()
 redis.call('HSET', KEYS[2], 'epoch', first, 'partitions', partitions, 'start', ARGV[2], 'token', 0)
 redis.call('HSET', KEYS[1], 'group:' .. ARGV[1], first)
 return 1
@@ -110,12 +124,45 @@ redis.call('HSET', KEYS[2], 'epoch', after, 'partitions', partitions)
 redis.call('HSET', KEYS[1], 'group:' .. ARGV[1], after)
 return 1
 """
+# KEYS: record. ARGV: position. Returns the token of the reset, 0 for an unknown group.
+_BEGIN_RESET = b"""
+if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
+local token = redis.call('HINCRBY', KEYS[1], 'token', 1)
+redis.call('HSET', KEYS[1], 'reset', token .. ' ' .. ARGV[1])
+return token
+"""
+# KEYS: partition, owner. ARGV: group, position, token. Returns whether the partition exists. A later reset, and one
+# that has ended, stay.
+_RESET = b"""
+if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
+local owner = redis.call('GET', KEYS[2])
+if owner and tonumber(owner) > tonumber(ARGV[3]) then return 1 end
+redis.call('SET', KEYS[2], ARGV[3])
+local reply = redis.pcall('XGROUP', 'CREATE', KEYS[1], ARGV[1], ARGV[2])
+if type(reply) == 'table' and reply.err then redis.call('XGROUP', 'SETID', KEYS[1], ARGV[1], ARGV[2]) end
+return 1
+"""
+# KEYS: description, record. ARGV: group, token, where the group begins in later epochs. Returns whether it ended now.
+_END_RESET = OLDEST + b"""
+local reset = redis.call('HGET', KEYS[2], 'reset')
+if not reset or string.match(reset, '^%d+') ~= ARGV[2] then return 0 end
+local flat = redis.call('HGETALL', KEYS[2])
+for i = 1, #flat, 2 do
+  local kind = string.match(flat[i], '^(%a+):')
+  if kind == 'done' or kind == 'owner' then redis.call('HDEL', KEYS[2], flat[i]) end
+end
+redis.call('HDEL', KEYS[2], 'reset')
+local first, partitions = oldest()
+redis.call('HSET', KEYS[2], 'epoch', first, 'partitions', partitions, 'start', ARGV[3])
+redis.call('HSET', KEYS[1], 'group:' .. ARGV[1], first)
+return 1
+"""
 # KEYS: description, record. ARGV: consumer, instance, milliseconds of its lease, 1 if it joins, the epoch of its
 # partitions, then a 'release' or 'done', a partition and its token, as often as needed. Returns false for an unknown
-# group, -1 for a consumer whose name another loop has taken, else the epoch of the group, its number of partitions,
-# the epoch that receives entries, the number of consumers, the milliseconds until the next lease of another one ends
-# or -1, how many partitions are done, whether this one waits for partitions of others, and its partitions: number,
-# token, and 1 if it has to give it back.
+# group, -1 for a consumer whose name another loop has taken, -2 during a reset, else the epoch of the group, its number
+# of partitions, the epoch that receives entries, the number of consumers, the milliseconds until the next lease of
+# another one ends or -1, how many partitions are done, whether this one waits for partitions of others, and its
+# partitions: number, token, and 1 if it has to give it back.
 _BALANCE = NOW + b"""
 local flat = redis.call('HGETALL', KEYS[2])
 local members, owners, done, record = {}, {}, {}, {}
@@ -134,6 +181,7 @@ for i = 1, #flat, 2 do
   end
 end
 if not record.epoch then return false end
+if record.reset then return {-2} end
 local n, token, me = tonumber(record.partitions), tonumber(record.token), ARGV[1]
 local function save(p)
   local owner = owners[p]
@@ -269,23 +317,30 @@ if owner ~= ARGV[3] then
   redis.call('SET', KEYS[2], ARGV[3])
 end
 """
-# KEYS: partition, owner, delayed. ARGV: group, consumer, token, the most messages, conditions. Returns 0 if the
-# consumer does not own the partition, else 1, the messages, and whether to read again at once; and if there are none
-# the last ID of the stream, how many messages are pending, and the milliseconds until a delayed entry is due, -1 if
-# none waits, and -2 if delays are not in use. What does not match is acknowledged.
+# KEYS: partition, owner, delayed. ARGV: group, consumer, token, the most messages, whether messages that do not match
+# are left, conditions. Returns 0 if the consumer does not own the partition, else 1, the messages, and whether to read
+# again at once; and if there are none the last ID of the stream, how many messages are pending, and the milliseconds
+# until a delayed entry is due, -1 if none waits, and -2 if delays are not in use. What does not match is acknowledged,
+# or left without a delivery.
 _READ = NOW + _OWNED + WHERE + DELIVER + b"""
 local refused = deliver(KEYS[1], KEYS[3], STEP)
 if type(refused) == 'table' and not string.find(refused.err, 'exhausted the last possible ID', 1, true) then
   return refused
 end
-local found, most, left, where = {}, tonumber(ARGV[4]), SIZE, conditions(5)
+local found, most, left, where = {}, tonumber(ARGV[4]), SIZE, conditions(6)
 while #found < most and left > 0 do
   local count = math.min(most - #found, left)
   local rows = redis.call('XREADGROUP', 'GROUP', ARGV[1], ARGV[2], 'COUNT', count, 'STREAMS', KEYS[1], '>')
   if not rows or not rows[1] or #rows[1][2] == 0 then break end
   for _, row in ipairs(rows[1][2]) do
     left = left - 1
-    if matches(row[2], where) then found[#found + 1] = row else redis.call('XACK', KEYS[1], ARGV[1], row[1]) end
+    if matches(row[2], where) then
+      found[#found + 1] = row
+    elseif ARGV[5] == '1' then
+      redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, row[1], 'RETRYCOUNT', 0, 'JUSTID')
+    else
+      redis.call('XACK', KEYS[1], ARGV[1], row[1])
+    end
   end
 end
 if #found > 0 or left <= 0 then return {1, found, 1} end
@@ -299,19 +354,30 @@ return {1, {}, 0, last, redis.call('XPENDING', KEYS[1], ARGV[1])[1], wait}
 """
 _READ = _READ.replace(b"STEP", b"%d" % STEP_SIZE).replace(b"SIZE", b"%d" % READ)
 # KEYS: partition, owner, retries. ARGV: group, consumer, token, the ID from which to look, the most messages, the
-# deliveries after which a message has failed or -1, and conditions. Claims pending messages, the lowest ID first, up to
-# one that is on hold. Returns 0 if the consumer does not own the partition, else 1, the milliseconds for which the next
-# one is on hold or -1, the last ID that was looked at or '', and rows: message, deliveries, and 1 if it has failed. All
-# other messages that an earlier owner left become the consumer's, too. What does not match is acknowledged.
+# deliveries after which a message has failed or -1, whether messages that do not match are left, and conditions. Claims
+# pending messages, the lowest ID first, up to one that is on hold. Returns 0 if the consumer does not own the
+# partition, else 1, the milliseconds for which the next one is on hold or -1, the last ID that was looked at or '', and
+# rows: message, deliveries, and 1 if it has failed. All other messages that an earlier owner left become the
+# consumer's, too.
 _RESUME = NOW + _OWNED + WHERE + b"""
-local where = conditions(7)
+local leaves, where = ARGV[7] == '1', conditions(8)
+local function is_left(id)
+  if not leaves then return false end
+  local entry = redis.call('XRANGE', KEYS[1], id, id)[1]
+  return entry and not matches(entry[2], where)
+end
 local rows = redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[4], '+', 1000)
 local size, most, wait, last, found, blocked = tonumber(ARGV[5]), tonumber(ARGV[6]), -1, '', {}, false
 for i, row in ipairs(rows) do
   local due = tonumber(redis.call('ZSCORE', KEYS[3], row[1]) or nil)
   local held = due and due > now
-  if i <= size and not blocked then
-    if held then
+  if #found < size and not blocked then
+    if is_left(row[1]) then
+      if row[2] ~= ARGV[2] then
+        redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, row[1], 'IDLE', row[3], 'JUSTID')
+      end
+      last = row[1]
+    elseif held then
       wait, blocked = due - now, true
     else
       if due then redis.call('ZREM', KEYS[3], row[1]) end
@@ -432,19 +498,36 @@ def ensure_group(key: bytes, group: bytes, start: bytes) -> list[bytes]:
     return evaluate(_ENSURE_GROUP, [key], group, start)
 
 
-def read(key: bytes, group: bytes, consumer: bytes, token: int, count: int,
+def begin_reset(name: bytes, group: bytes, position: bytes) -> list[bytes]:
+    """Return the command that begins a reset; its reply is its token, or 0 without such a group."""
+    return evaluate(_BEGIN_RESET, [consumers_key(name, group)], position)
+
+
+def end_reset(name: bytes, group: bytes, token: int, start: bytes) -> list[bytes]:
+    """Return the command that ends a reset whose partitions are done; its reply is 0 if it has ended before."""
+    return evaluate(_END_RESET, [partitions_key(name), consumers_key(name, group)], group, b"%d" % token, start)
+
+
+def reset(key: bytes, group: bytes, position: bytes, token: int) -> list[bytes]:
+    """Return the command that sets the position of a group in a partition; its reply is 0 without the partition."""
+    return evaluate(_RESET, [key, owner_key(key, group)], group, position, b"%d" % token)
+
+
+def read(key: bytes, group: bytes, consumer: bytes, token: int, count: int, leaves: bool = False,
          where: Sequence[bytes] = ()) -> list[bytes]:  # fmt: skip
     """Return the command that reads new messages of a partition; see the script for its reply."""
     keys = [key, owner_key(key, group), delayed_key(key)]
-    return evaluate(_READ, keys, group, consumer, b"%d" % token, b"%d" % count, *where)
+    words = group, consumer, b"%d" % token, b"%d" % count, b"1" if leaves else b"0"
+    return evaluate(_READ, keys, *words, *where)
 
 
 def resume(key: bytes, group: bytes, consumer: bytes, token: int, start: bytes, count: int,
-           most: int | None, where: Sequence[bytes] = ()) -> list[bytes]:  # fmt: skip
+           most: int | None, leaves: bool = False, where: Sequence[bytes] = ()) -> list[bytes]:  # fmt: skip
     """Return the command that claims pending messages of a partition; see the script for its reply."""
     keys = [key, owner_key(key, group), retries_key(key, group)]
     limit = b"%d" % (-1 if most is None else most)
-    return evaluate(_RESUME, keys, group, consumer, b"%d" % token, start, b"%d" % count, limit, *where)
+    words = group, consumer, b"%d" % token, start, b"%d" % count, limit, b"1" if leaves else b"0"
+    return evaluate(_RESUME, keys, *words, *where)
 
 
 def add_later(key: bytes, epoch: int, kind: bytes, ms: int, words: Sequence[bytes]) -> list[bytes]:
@@ -460,6 +543,6 @@ def move(source: bytes, target: bytes, members: Iterable[tuple[bytes, float]]) -
 
 
 __all__ = [
-    "add_later", "advance", "balance", "begin", "commit", "create", "drop", "ensure_group", "join", "leave", "move",
-    "read", "renew", "resume", "seal",
+    "add_later", "advance", "balance", "begin", "begin_reset", "commit", "create", "drop", "end_reset", "ensure_group",
+    "join", "leave", "move", "read", "renew", "reset", "resume", "seal",
 ]  # fmt: skip

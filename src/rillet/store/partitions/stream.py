@@ -12,19 +12,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Generic, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from rillet.errors import CommandError
 from rillet.keyspace.helper_keys import delayed_key
 from rillet.store.arguments.argument_checks import flag, items_of, whole_number
 from rillet.store.arguments.durations import Seconds
-from rillet.store.arguments.encoding import decode, encode_name, find_field, parse_id
-from rillet.store.arguments.policies import add_arguments
+from rillet.store.arguments.encoding import Value, decode, encode_name, find_field, parse_id
+from rillet.store.arguments.policies import add_arguments, message_ids_of, next_message_id, producer_arguments
 from rillet.store.arguments.positions import Position, encode_position
+from rillet.store.arguments.retention import not_retained, retention_arguments
 from rillet.store.command_steps import Commands, drive
 from rillet.store.consuming.atomic_steps import MOST_WORDS
 from rillet.store.consuming.delays import WAITING, DelayedEntry, delayed_of, due_time, moment, waiting_command
 from rillet.store.entry import Entry, T
+from rillet.store.info_records import Retention, merged
 from rillet.store.partitions.group import PartitionedGroup
 from rillet.store.partitions.layout import MOST_PARTITIONS, Layout, is_sealed
 from rillet.store.partitions.scripts import add_later
@@ -36,6 +38,7 @@ from rillet.store.partitions.upkeep import (
     missing_key,
     opened,
     repartitioned,
+    retained,
 )
 from rillet.store.stats import StoreStats
 from rillet.store.stream import BATCH, Stream
@@ -71,7 +74,8 @@ class PartitionedStream(Generic[T]):
 
     @overload
     def add(self, fields: T, *, maxlen: int | None = None, minid: Position | None = None, approximate: bool = True,
-            limit: int | None = None) -> StreamID: ...  # fmt: skip
+            limit: int | None = None, idmp: tuple[Value, Value] | None = None,
+            idmpauto: Value | None = None) -> StreamID: ...  # fmt: skip
 
     @overload
     def add(self, fields: T, *, delay: Seconds, maxlen: int | None = None, minid: Position | None = None,
@@ -82,15 +86,19 @@ class PartitionedStream(Generic[T]):
             approximate: bool = True, limit: int | None = None) -> datetime: ...  # fmt: skip
 
     def add(self, fields: T, *, maxlen: int | None = None, minid: Position | None = None, approximate: bool = True,
-            limit: int | None = None, delay: Seconds | None = None, at: datetime | None = None) -> Any:  # fmt: skip
+            limit: int | None = None, idmp: tuple[Value, Value] | None = None, idmpauto: Value | None = None,
+            delay: Seconds | None = None, at: datetime | None = None) -> Any:  # fmt: skip
         """Append an entry to its partition and return its ID there (XADD). O(fields)
 
         ValueError if it lacks the `by` field. maxlen, minid, approximate, limit: trim the partition; see Stream.add.
+        idmp=(producer, message ID), idmpauto=producer: a repeated call adds nothing, and returns the ID of the earlier
+        entry, also after a `repartition`; see Stream.add. A message ID is known in the partition of its entry.
         delay, at: append the entry so many seconds later, or at a time, by the clock of the store; return that time.
         """
         options, due = self._options(maxlen, minid, approximate, limit, delay, at)
-        if due is not None:
-            return self._send(options, due, [fields])[0]
+        if due is not None or idmp is not None or idmpauto is not None:
+            ids = None if idmp is None else _one_of(idmp)
+            return self._send(options, due, [(fields, self._producer(due, ids, idmpauto))])[0]
         while True:
             layout = self._current()
             argv = self._command(layout, options, None, fields)
@@ -106,8 +114,9 @@ class PartitionedStream(Generic[T]):
 
     @overload
     def add_many(self, entries: Iterable[T], *, batch: int = BATCH, maxlen: int | None = None,
-                 minid: Position | None = None, approximate: bool = True,
-                 limit: int | None = None) -> list[StreamID]: ...  # fmt: skip
+                 minid: Position | None = None, approximate: bool = True, limit: int | None = None,
+                 idmp: tuple[Value, Iterable[Value]] | None = None,
+                 idmpauto: Value | None = None) -> list[StreamID]: ...  # fmt: skip
 
     @overload
     def add_many(self, entries: Iterable[T], *, delay: Seconds, batch: int = BATCH, maxlen: int | None = None,
@@ -121,18 +130,22 @@ class PartitionedStream(Generic[T]):
 
     def add_many(self, entries: Iterable[T], *, batch: int = BATCH, maxlen: int | None = None,
                  minid: Position | None = None, approximate: bool = True, limit: int | None = None,
+                 idmp: tuple[Value, Iterable[Value]] | None = None, idmpauto: Value | None = None,
                  delay: Seconds | None = None, at: datetime | None = None) -> Any:  # fmt: skip
-        """Append entries to their partitions and return their IDs, in the same order; delay, at: see `add`.
+        """Append entries to their partitions and return their IDs, in the same order; delay, at, idmpauto: see `add`.
 
         Each batch is one exchange. An entry without the `by` field raises ValueError before its batch is sent. If an
-        entry is rejected, the other entries of its batch are added, and the error is raised.
+        entry is rejected, the other entries of its batch are added, and the error is raised. idmp: the producer, and an
+        iterable with the message ID of each entry.
         """
         options, due = self._options(maxlen, minid, approximate, limit, delay, at)
         batch = whole_number(batch, "batch", 1)
+        numbers = None if idmp is None else message_ids_of(idmp)
+        ids = None if idmp is None or numbers is None else (idmp[0], numbers)
         made: list[Any] = []
-        waiting: list[T] = []
+        waiting: list[tuple[T, list[bytes]]] = []
         for fields in items_of(entries, "entries", "entries"):
-            waiting.append(fields)
+            waiting.append((fields, self._producer(due, ids, idmpauto)))
             if len(waiting) >= batch:
                 made += self._send(options, due, waiting)
                 waiting = []
@@ -146,30 +159,48 @@ class PartitionedStream(Generic[T]):
         later = delay is not None or at is not None
         return add_arguments(later, None, maxlen, minid, approximate, limit), due_time(delay, at) if later else None
 
-    def _send(self, options: list[bytes], due: tuple[bytes, int] | None, entries: list[T]) -> list[Any]:
-        """Append a batch; what a sealed partition refuses is added to the next epoch, in its order."""
+    def _producer(self, due: tuple[bytes, int] | None, ids: tuple[Value, Iterator[Value]] | None,
+                  auto: Value | None) -> list[bytes]:  # fmt: skip
+        """Return the options of the next entry of a producer, none without one."""
+        if ids is None and auto is None:
+            return []
+        if due is not None:
+            raise ValueError("idmp and idmpauto cannot be combined with delay and at: the entry is added later")
+        return producer_arguments(None if ids is None else (ids[0], next_message_id(ids[1])), auto)
+
+    def _send(self, options: list[bytes], due: tuple[bytes, int] | None,
+              entries: list[tuple[T, list[bytes]]]) -> list[Any]:  # fmt: skip
+        """Append a batch; what a sealed partition refuses is added to the next epoch, in its order.
+
+        A sealed partition still knows the messages of its producers, so those of earlier epochs are asked first.
+        """
         made: dict[int, Any] = {}
         problem: CommandError | None = None
         left = list(enumerate(entries))
         while left:
             layout = self._current()
-            commands = [self._command(layout, options, due, fields) for _, fields in left]
-            replies = self.store.run_many(commands, raises=False)
-            refused = []
-            for item, reply in zip(left, replies, strict=True):
-                if reply is None or is_sealed(reply):
-                    refused.append(item)
-                elif isinstance(reply, CommandError):
-                    problem = problem or reply
-                else:
-                    made[item[0]] = parse_id(reply) if due is None else moment(int(reply))
-            left = refused
+            for epoch in layout.epochs if left[0][1][1] else (layout.epoch,):
+                commands = [self._command(layout, options + producer, due, fields, epoch)
+                            for _, (fields, producer) in left]  # fmt: skip
+                replies = self.store.run_many(commands, raises=False)
+                refused = []
+                for item, reply in zip(left, replies, strict=True):
+                    if reply is None or is_sealed(reply):
+                        refused.append(item)
+                    elif isinstance(reply, CommandError):
+                        problem = problem or reply
+                    else:
+                        made[item[0]] = parse_id(reply) if due is None else moment(int(reply))
+                left = refused
+                if not left:
+                    break
             if left:
                 self._follow(layout)
         raised(problem)
         return [made[place] for place in sorted(made)]
 
-    def _command(self, layout: Layout, options: list[bytes], due: tuple[bytes, int] | None, fields: T) -> list[bytes]:
+    def _command(self, layout: Layout, options: list[bytes], due: tuple[bytes, int] | None, fields: T,
+                 epoch: int | None = None) -> list[bytes]:  # fmt: skip
         """Return the command that appends an entry, now or when it is due; ValueError if it lacks the `by` field."""
         argv = [b"XADD", b"", *options, b"*"]
         head = len(argv)
@@ -180,7 +211,7 @@ class PartitionedStream(Generic[T]):
                 f"an entry of the partitioned stream {self.name!r} needs the field {decode(layout.by)!r}, which "
                 f"selects its partition: {fields!r:.200}"
             )
-        argv[1] = layout.key_for(value)
+        argv[1] = layout.key_for(value, epoch)
         if due is None:
             return argv
         if len(argv) > MOST_WORDS:
@@ -246,6 +277,29 @@ class PartitionedStream(Generic[T]):
         self._current()
         self._layout = drive(self.store, repartitioned(self.key, number))
         self.expected = None if self.expected is None else number
+
+    def retain(self, *, age: Seconds | None = None, entries: int | None = None, bytes: int | str | None = None,
+               groups: Literal["acknowledged", "ignore"] = "acknowledged") -> None:  # fmt: skip
+        """Keep no more than this of each partition from now on, also of those that `repartition` creates.
+
+        The limits are those of Stream.retain; without one, keep everything again. StoreError over Redis and Valkey.
+        O(partitions)
+        """
+        words = retention_arguments(age, entries, bytes, groups)
+        self._current()
+        try:
+            self._layout = drive(self.store, retained(self.key, words))
+        except CommandError as error:
+            raise not_retained(error) from None
+
+    def retention(self) -> Retention | None:
+        """Return the policy of `retain`, with what all partitions together remove next and hold back; None without one.
+
+        The limits are those of each partition; keeps_from, first_id and due are the lowest ones.
+        O(partitions)
+        """
+        found = [Stream(self.store, key)._places() for key in self.layout().all_keys()]
+        return merged([one.retention for one in found if one is not None and one.retention is not None])
 
     def delete_drained(self) -> int:
         """Delete the keys of earlier partitions that every group has handled; return how many keys. O(entries)
@@ -323,6 +377,12 @@ class PartitionedStream(Generic[T]):
 
     def __repr__(self) -> str:
         return f"PartitionedStream({self.name!r})"
+
+
+def _one_of(idmp: tuple[Value, Value]) -> tuple[Value, Iterator[Value]]:
+    """Return the producer of idmp=(producer, message ID), and an iterator over its only ID."""
+    producer_arguments(idmp, None)  # raises if it is not such a pair
+    return idmp[0], iter((idmp[1],))
 
 
 class _Merge:

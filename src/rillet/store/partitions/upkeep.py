@@ -22,7 +22,7 @@ in its epoch; `max_deliveries` bounds this.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rillet.errors import PartitionMismatch
@@ -76,13 +76,17 @@ def finished(layout: Layout) -> Commands[Layout]:
         return layout
     made = keys_of(name, ends + 1, partitions)
     yield [scripts.create(key) for key in made]
+    if layout.retain:
+        yield [[b"RILLET.XRETAIN", key, *layout.retain] for key in made]
     if ends:
         yield [scripts.seal(key) for key in layout.streams()]
     after = layout_of(name, (yield scripts.commit(name, ends, partitions)))
+    if after is not None and after.retain != layout.retain:  # changed meanwhile
+        after = yield from _retained_in(after, made)
     if after is None:
         raise PartitionMismatch(f"{decode(name)!r} was deleted while its number of partitions changed")
     if ends + 1 not in after.epochs and after.epoch > ends + 1:  # others changed it several times meanwhile
-        yield from _without(name, [(ends + 1, partitions)], ())
+        yield from _without(name, [(ends + 1, partitions)], (), layout.retain)
     return after
 
 
@@ -100,6 +104,39 @@ def repartitioned(name: bytes, partitions: int) -> Commands[Layout]:
             "to finish it first"
         )
     return (yield from finished(layout))
+
+
+# -- retention ----------------------------------------------------------------------------------------------
+
+
+def retained(name: bytes, words: list[bytes]) -> Commands[Layout | None]:
+    """Let each partition keep no more than the words of RILLET.XRETAIN say; return the description.
+
+    The first command is refused by a server without retention: then nothing changes. The description is changed before
+    the keys are listed for the last time, so a change that is under way sees the limits, or its keys are among these.
+    """
+    layout = yield from described(name)
+    if layout is None:
+        return None
+    yield [b"RILLET.XRETAIN", layout.streams()[0], *words]
+    key = partitions_key(name)
+    yield [b"HSET", key, b"retain", b" ".join(words)] if words else [b"HDEL", key, b"retain"]
+    layout = yield from described(name)
+    if layout is None:
+        return None
+    keys = layout.all_keys()
+    keys += keys_of(name, layout.epoch + 1, layout.next) if layout.next else ()
+    return (yield from _retained_in(layout, keys))
+
+
+def _retained_in(layout: Layout | None, keys: Sequence[bytes]) -> Commands[Layout | None]:
+    """Set the limits of some keys, until the description says the same after this."""
+    words = None
+    while layout is not None and layout.retain != words:
+        words = layout.retain
+        yield [[b"RILLET.XRETAIN", key, *words] for key in keys]
+        layout = yield from described(layout.name)
+    return layout
 
 
 # -- groups ------------------------------------------------------------------------------------------------
@@ -123,6 +160,29 @@ def advanced(name: bytes, group: bytes, epoch: int) -> Commands[None]:
     start = (yield [b"HGET", consumers_key(name, group), b"start"]) or b"0"
     yield [scripts.ensure_group(key, group, start) for key in layout.streams(epoch + 1)]
     yield scripts.advance(name, group, epoch)
+
+
+def reset_to(name: bytes, group: bytes, position: bytes) -> Commands[bool]:
+    """Let a group continue at a position in every partition; return False if there is no such group."""
+    if not (yield scripts.begin_reset(name, group, position)):
+        return False
+    yield from reset(name, group)
+    return True
+
+
+def reset(name: bytes, group: bytes) -> Commands[None]:
+    """Finish the reset of a group that has begun, if any."""
+    begun = yield [b"HGET", consumers_key(name, group), b"reset"]
+    layout = yield from described(name)
+    if begun is None or layout is None:
+        return
+    token, _, position = begun.partition(b" ")
+    yield [scripts.reset(key, group, position, int(token)) for key in layout.all_keys()]
+    after = yield from described(name)
+    if after is not None and after.epochs.keys() - layout.epochs.keys():  # their groups may exist
+        yield from reset(name, group)
+        return
+    yield scripts.end_reset(name, group, int(token), b"0" if position == b"$" else position)
 
 
 def moved(name: bytes, epoch: int, key: bytes) -> Commands[bool]:
@@ -186,11 +246,12 @@ def drained(name: bytes) -> Commands[int]:
     layout = yield from described(name)
     if layout is None:
         return 0
-    return (yield from _without(name, layout.deleted.items(), layout.groups))
+    return (yield from _without(name, layout.deleted.items(), layout.groups, layout.retain))
 
 
-def _without(name: bytes, epochs: Iterable[tuple[int, int]], groups: Iterable[bytes]) -> Commands[int]:
-    """Delete the keys of epochs, and what is beside them; return how many keys."""
+def _without(name: bytes, epochs: Iterable[tuple[int, int]], groups: Iterable[bytes],
+             retain: Sequence[bytes] = ()) -> Commands[int]:  # fmt: skip
+    """Delete the keys of epochs, and what is beside them; return how many keys. retain: their limits."""
     deleted = 0
     for epoch, partitions in epochs:
         for key in keys_of(name, epoch, partitions):
@@ -198,6 +259,8 @@ def _without(name: bytes, epochs: Iterable[tuple[int, int]], groups: Iterable[by
             for group in groups:
                 yield [b"UNLINK", owner_key(key, group), retries_key(key, group)]
             yield [b"UNLINK", delayed_key(key), moved_key(key)]
+            if retain:
+                yield [b"RILLET.XRETAIN", key]
         yield [b"HDEL", partitions_key(name), b"deleted:%d" % epoch]
     return deleted
 
@@ -210,10 +273,10 @@ def deleted(name: bytes) -> Commands[int]:
     epochs = layout.deleted | layout.epochs | ({layout.epoch + 1: layout.next} if layout.next else {})
     yield [[b"MULTI"], *([b"DEL", consumers_key(name, group)] for group in layout.groups),
            [b"DEL", partitions_key(name)], [b"EXEC"]]  # fmt: skip
-    return (yield from _without(name, epochs.items(), layout.groups))
+    return (yield from _without(name, epochs.items(), layout.groups, layout.retain))
 
 
 __all__ = [
     "advanced", "check", "deleted", "described", "drained", "finished", "grouped", "missing_key", "moved", "opened",
-    "repartitioned", "ungrouped",
+    "repartitioned", "reset", "reset_to", "retained", "ungrouped",
 ]  # fmt: skip
