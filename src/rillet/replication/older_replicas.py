@@ -38,6 +38,7 @@ from rillet.types.string import String
 
 if TYPE_CHECKING:
     from rillet.runtime.command_engine import CommandEngine
+    from rillet.runtime.session import Session
 
 _MODES = (b"keepref", b"delref", b"acked")  # of references, since 8.2
 _CONDITIONS = (b"ifeq", b"ifne", b"ifdeq", b"ifdne")  # of SET, since 8.4; IFEQ since Valkey 8.1
@@ -133,7 +134,7 @@ class Narrowing:
 
     # -- effects -------------------------------------------------------------------------------------
 
-    def rewrite(self, session: Any, effects: list[list[bytes]]) -> list[list[bytes]] | None:
+    def rewrite(self, session: Session, effects: list[list[bytes]]) -> list[list[bytes]] | None:
         """Return the effects of a handler for all replicas, or None if they know its commands."""
         new = [argv for argv in effects if self.is_new(argv)]
         if not new:
@@ -163,7 +164,7 @@ class Narrowing:
         self.duplicate = None
         return out
 
-    def _key(self, session: Any, name: bytes, argv: list[bytes], key: bytes, out: list[list[bytes]],
+    def _key(self, session: Session, name: bytes, argv: list[bytes], key: bytes, out: list[list[bytes]],
              done: set[bytes]) -> None:  # fmt: skip
         """Append commands that repeat what a command has done to a key."""
         value = session.db.peek(key)
@@ -194,7 +195,7 @@ class Narrowing:
             self._restore(session, key, value, self.servers, out)
             done.add(key)
 
-    def _restore(self, session: Any, key: bytes, value: object, servers: list[Compat],
+    def _restore(self, session: Session, key: bytes, value: object, servers: list[Compat],
                  out: list[list[bytes]]) -> None:  # fmt: skip
         """Append the whole value in the form of the oldest of some servers. O(value)"""
         redis = [server for server in servers if not server.valkey]

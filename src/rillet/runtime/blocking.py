@@ -56,7 +56,7 @@ class BlockedClient:
     __slots__ = ("session", "db", "keys", "deadline", "retry_at", "serve", "expired", "argv", "postponed", "queue",
                  "number", "unblockable", "on_end", "on_disconnect", "spent")  # fmt: skip
 
-    def __init__(self, session: Any, db: Database, keys: list[bytes], deadline: int,
+    def __init__(self, session: Session, db: Database, keys: list[bytes], deadline: int,
                  serve: Callable[[Any, bytes], bool], expired: Callable[[Any], None], argv: list[bytes],
                  queue: bytes | None, number: int) -> None:
         self.session = session
@@ -164,7 +164,7 @@ class ServingRound:
         if head is not None and head.number <= self.last:
             heappush(self._queues, (head.number, queue))
 
-    def refused(self, blocked: Any) -> None:
+    def refused(self, blocked: BlockedClient) -> None:
         """Skip the other clients in this client's queue in this round, because the client could not be served."""
         if blocked.queue is not None:
             self._queue = None

@@ -346,7 +346,7 @@ class Effects(CommandFinder):
             return True
         return self.command_log.record(session, entry, words, nanoseconds, reply)
 
-    def _begin_wait(self, session: Any, entry: Any, nanoseconds: int) -> None:
+    def _begin_wait(self, session: Session, entry: Command, nanoseconds: int) -> None:
         """Keep the time of a call that blocks its client; Redis before 7.2 counts the call now."""
         session.blocked.spent = nanoseconds
         if not self.settings.compat.knows(72):

@@ -23,6 +23,7 @@ from rillet.types.rdb import value as rdb
 
 if TYPE_CHECKING:
     from rillet.runtime.command_engine import CommandEngine
+    from rillet.runtime.session import Session
 
 try:
     import resource
@@ -134,7 +135,7 @@ class EngineServices(Protocol):
 
     # -- replication ---------------------------------------------------------------------------------
 
-    def attach_replica(self, session: Any, history: str | None, offset: int) -> None:
+    def attach_replica(self, session: Session, history: str | None, offset: int) -> None:
         """Make a client's connection that of a replica (PSYNC; SYNC if history is None); CommandError."""
         raise CommandError("PSYNC needs a server, or a store that serves a socket")
 

@@ -11,7 +11,6 @@ replica has left.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from rillet.errors import CommandError
 from rillet.persistence.fork import Children
@@ -20,6 +19,7 @@ from rillet.replication.attached import AttachedReplica
 from rillet.replication.master import ReplicationStream, refuse_writes
 from rillet.replication.transfer import InlineTransfer, PipeTransfer, SavedTransfer, Transfer
 from rillet.runtime.engine import Engine
+from rillet.runtime.session import Session
 from rillet.server.engine_loop import EngineLoop
 from rillet.server.replica_version import VersionQuestions
 from rillet.types.compat import Compat
@@ -51,7 +51,7 @@ class Replicas:
                                       self._ask)  # fmt: skip
         return found
 
-    def attach(self, session: Any, history: str | None, offset: int) -> None:
+    def attach(self, session: Session, history: str | None, offset: int) -> None:
         """Make a client's connection that of a replica (PSYNC, SYNC); CommandError."""
         state = self._engine.replication
         if state.link is not None and state.link.filtered:

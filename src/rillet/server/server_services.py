@@ -26,6 +26,7 @@ from rillet.server.server import NEEDS_LOG, Server
 from rillet.server.shutdown import ShutdownOptions
 
 if TYPE_CHECKING:
+    from rillet.runtime.session import Session
     from rillet.server.persistence import ServerPersistence
     from rillet.server.process import Process
     from rillet.server.redis_conf import Configuration
@@ -110,7 +111,7 @@ class ServerServices(DefaultServices):
         """Call a function after a time in the event loop, while the guard is held."""
         return self._server.engine_loop.call_later(seconds, function)
 
-    def attach_replica(self, session: Any, history: str | None, offset: int) -> None:
+    def attach_replica(self, session: Session, history: str | None, offset: int) -> None:
         """Make a client's connection that of a replica (PSYNC, SYNC)."""
         if not hasattr(session.transport, "become_replica"):
             super().attach_replica(session, history, offset)

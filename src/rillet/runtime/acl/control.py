@@ -126,12 +126,12 @@ class AccessControl:
 
     # -- sessions ------------------------------------------------------------------------------------
 
-    def begin(self, session: Any) -> None:
+    def begin(self, session: Session) -> None:
         """Make a session one of the user `default` (networking.c: clientSetDefaultAuth)."""
         session.account = self.default
         self._mark(session, self.default.enabled and self.default.no_password)
 
-    def _mark(self, session: Any, authenticated: bool) -> None:
+    def _mark(self, session: Session, authenticated: bool) -> None:
         """Set the flags of a session that depend on its user."""
         needed = not (self.default.no_password and self.default.enabled)
         session.enter("authenticate" if authenticated else "log out")
@@ -139,7 +139,7 @@ class AccessControl:
             session.enter("require password")
         session.enter("restrict" if session.account.restricted else "permit all")
 
-    def log_in(self, session: Any, name: bytes, password: bytes) -> None:
+    def log_in(self, session: Session, name: bytes, password: bytes) -> None:
         """Make a session one of a user, or record the failure and raise WrongPass (ACLAuthenticateUser)."""
         user = self.users.get(name)
         if user is None or not user.accepts(password):
@@ -148,7 +148,7 @@ class AccessControl:
         session.account = user
         self._mark(session, True)
 
-    def log_in_by_certificate(self, session: Any, names: list[bytes]) -> bytes:
+    def log_in_by_certificate(self, session: Session, names: list[bytes]) -> bytes:
         """Make a new session one of the first enabled user that its TLS certificate names; return the name or b""."""
         for name in names:
             user = self.users.get(name)
@@ -160,15 +160,15 @@ class AccessControl:
             self.log.add(session, TLS_CERTIFICATE, TOPLEVEL, b"", names[len(names) - 1])
         return b""
 
-    def take_over(self, session: Any, successor: Any) -> None:
+    def take_over(self, session: Session, successor: Session) -> None:
         """Make a session one of another session's user."""
         successor.account = session.account
         self._mark(successor, session.state & AUTHENTICATED != 0)
 
-    def _context(self, session: Any) -> bytes:
+    def _context(self, session: Session) -> bytes:
         return MULTI if session.state & IN_MULTI else TOPLEVEL
 
-    def _log_out(self, session: Any) -> None:
+    def _log_out(self, session: Session) -> None:
         """Take the user away from a session and close it (deauthenticateAndCloseClient)."""
         session.account = self.default
         self._mark(session, False)
@@ -176,7 +176,7 @@ class AccessControl:
         if session.transport is not None and not session.state & RUNNING:
             session.transport.close()
 
-    def _sessions(self, user: User | None = None) -> list[Any]:
+    def _sessions(self, user: User | None = None) -> list[Session]:
         """Return the sessions of a user, or of all users."""
         sessions = self._engine.sessions.values()
         return [one for one in sessions if one.account is not None and (user is None or one.account is user)]
@@ -284,7 +284,7 @@ class AccessControl:
         user: User = session.account
         return user.surely_permits(entry, self._spans_of(words))
 
-    def denial(self, session: Any, entry: Any, words: Words) -> tuple[int, int]:
+    def denial(self, session: Session, entry: Command, words: Words) -> tuple[int, int]:
         """Return why the session may not run a call, and the word to blame; (0, 0) if it may."""
         if self.surely_permits(session, entry, words):
             return 0, 0
@@ -299,7 +299,7 @@ class AccessControl:
         self._spans.point_to(words, 0, len(words))
         return self._spans
 
-    def _database(self, session: Any) -> int:
+    def _database(self, session: Session) -> int:
         """Return the number of the database in which a call would run: inside MULTI, after the queued SELECTs."""
         number: int = session.db.index
         if session.state & IN_MULTI and not all(selector.all_dbs for selector in session.account.selectors):
@@ -308,7 +308,7 @@ class AccessControl:
                     number = int(argv[1])
         return number
 
-    def record(self, session: Any, entry: Any, words: Words, denied: tuple[int, int], context: bytes) -> None:
+    def record(self, session: Session, entry: Command, words: Words, denied: tuple[int, int], context: bytes) -> None:
         """Add a denied call to the log."""
         reason, at = denied
         by_name = reason == DENIED_COMMAND or (reason == DENIED_DATABASE and at == 0)
@@ -327,7 +327,7 @@ class AccessControl:
             raise NoPerm(self._text_of(session.account, entry, denied))
         return True
 
-    def _text_of(self, user: User, entry: Any, denied: tuple[int, int]) -> str:
+    def _text_of(self, user: User, entry: Command, denied: tuple[int, int]) -> str:
         """Return the text of NOPERM for a call at the top level."""
         reason, _ = denied
         new = self._engine.settings.compat.knows(72)
@@ -341,7 +341,7 @@ class AccessControl:
             return f"No permissions to access a {what}"
         return f"this user has no permissions to access one of the {what}s used as arguments"
 
-    def exec_error(self, session: Any, entry: Any, words: Words) -> NoPerm | None:
+    def exec_error(self, session: Session, entry: Command, words: Words) -> NoPerm | None:
         """Return the error for a queued command that EXEC may not run, else None."""
         denied = self.denial(session, entry, words)
         if not denied[0]:
@@ -353,7 +353,9 @@ class AccessControl:
             f"This command is no longer allowed for the following reason: {reason}"
         )
 
-    def script_error(self, session: Any, entry: Any, words: Words, client: Any = None) -> CommandError | None:
+    def script_error(
+        self, session: Session, entry: Command, words: Words, client: Session | None = None
+    ) -> CommandError | None:
         """Return the error for a call from a script, else None (script.c: scriptVerifyACL).
 
         client: the session that runs the script, for the log.
@@ -370,7 +372,7 @@ class AccessControl:
         }.get(denied[0], "can't publish to the channel mentioned in the command")
         return CommandError(f"The user executing the script {reason}")
 
-    def dry_run(self, user: User, entry: Any, argv: list[bytes], session: Any) -> str:
+    def dry_run(self, user: User, entry: Command, argv: list[bytes], session: Session) -> str:
         """Return why a user may not run a call, "" if the user may (ACL DRYRUN)."""
         reason, at = user.denial(entry, self._spans_of(argv), self._database(session))
         if not reason:
@@ -383,7 +385,7 @@ class AccessControl:
         what = "key" if reason == DENIED_KEY else "channel"
         return f"{subject} has no permissions to access the '{_text(argv[at])}' {what}"
 
-    def reads_every_key(self, session: Any, entry: Any, argv: list[bytes]) -> bool:
+    def reads_every_key(self, session: Session, entry: Command, argv: list[bytes]) -> bool:
         """Return whether the session may run the call and read all keys (SORT with BY or GET)."""
         if not session.state & RESTRICTED:
             return True
