@@ -15,7 +15,7 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 
 from rillet.spark.archive.layout import Archive
 from rillet.spark.options import parse
-from rillet.spark.pipelines.engine import Engine
+from rillet.spark.pipelines.task_runner import TaskRunner
 from rillet.spark.read import unknown_fields
 from rillet.spark.read.unknown_fields import UnknownField
 from rillet.spark.source import BatchReader, StreamingReader
@@ -111,7 +111,7 @@ def test_fields_of_an_archive_count(stream: str, tmp_path: Path, judge: Judge) -
         with archive.writing() as manifest:
             from tests.spark.pipelines.test_archive import types
 
-            job = Job(archive, {"url": stream, "stream": "flights"}, types(), Engine.of(None), FileOptions())
+            job = Job(archive, {"url": stream, "stream": "flights"}, types(), TaskRunner.of(None), FileOptions())
             job.round(manifest)
         client.execute_command("XADD", "flights", "6-0", "new", 2)
     both = StructType().add("old", LongType()).add("new", LongType())

@@ -19,7 +19,7 @@
     rillet top PATH|URL                            streams, groups and lag in the terminal, live
     rillet report PATH|URL -o report.html          the streams of a place as one self-contained page
     rillet completion bash|zsh|fish|tcsh           print a script for the completion of commands in a shell
-    rillet pipeline NAME ...                       archive, replay, aggregate ...: the pipelines on Spark
+    rillet pipeline NAME ...                       archive, replay, migrate ...: the pipelines on Spark
     rillet --version
 
 A subcommand is a module of this package with `add_arguments(parser)` and `run(options)`, which returns the exit status.
@@ -59,7 +59,7 @@ SUBCOMMANDS = {
     "top": "show streams, groups and lag in the terminal, live: rillet top PATH|URL",
     "report": "write the streams of a place as one self-contained page: rillet report PATH|URL -o report.html",
     "completion": "print a script that completes commands and options in bash, zsh, fish or tcsh",
-    "pipeline": "archive, replay, aggregate and more on Spark: rillet pipeline NAME ...",
+    "pipeline": "archive, replay, migrate and more on Spark: rillet pipeline NAME ...",
 }
 """The subcommands and their help lines."""
 # Names that Python reserves or has, and one with a hyphen.

@@ -26,7 +26,6 @@ PIPELINES: dict[str, str] = {
     "changes": "keep every change of a server in an archive, and the value of every key in a table",
     "history": "read an archive and its live stream as one table: print it, or write it to Parquet",
     "replay": "write Parquet files or a stream to another stream, at full speed or at the recorded pace",
-    "aggregate": "run a Spark SQL query over a stream: windowed counts, sums, rates, quantiles",
     "snapshot": "report on RDB files: keys, memory by type and prefix, stream entries, groups",
     "lag": "show groups and consumers over time: lag, pending entries, their age and deliveries",
     "migrate": "copy streams with groups, pending entries and counters to another server, and verify them",
@@ -39,7 +38,6 @@ STOPPED: dict[str, str] = {
     "archive": "committed entries are kept, and the next run continues after them",
     "changes": "committed changes are kept, and the next run continues after them",
     "replay": "written entries are kept, and the same command continues after them",
-    "aggregate": "committed entries are kept, and the next run continues after them",
     "migrate": "continue with --resume",
     "dead-letters": "requeued entries stay, and the same command requeues the rest",
 }

@@ -20,7 +20,7 @@ from rillet.spark.archive.manifest import ArchiveManifest
 from rillet.spark.options import Options, parse
 from rillet.spark.pipelines.archive import ArchiveSummary
 from rillet.spark.pipelines.archive_trim import trim_errors
-from rillet.spark.pipelines.engine import Engine
+from rillet.spark.pipelines.task_runner import TaskRunner
 from rillet.types.stream.id import StreamID
 from tests.judge import Judge
 from tests.spark.conftest import entry_id
@@ -56,7 +56,7 @@ def job() -> Callable[..., Any]:
 
     def make(archive: Archive, url: str, **options: str) -> Any:
         files = module.FileOptions(small_files=2)
-        return module.Job(archive, {"url": url, **options}, None, Engine.of(None), files, trim=True)
+        return module.Job(archive, {"url": url, **options}, None, TaskRunner.of(None), files, trim=True)
 
     return make
 

@@ -19,7 +19,7 @@ from rillet.spark.archive.layout import Archive
 from rillet.spark.options import OptionError
 from rillet.spark.pipelines.archive import FileOptions
 from rillet.spark.pipelines.changes import ChangesJob, problems
-from rillet.spark.pipelines.engine import Engine
+from rillet.spark.pipelines.task_runner import TaskRunner
 from rillet.spark.read.data_loss import DataLoss
 from rillet.transfer.touched_keys import TouchedKeys
 from tests.judge import Judge, required_binary, running_redis
@@ -53,7 +53,7 @@ class Outputs:
     def run(self, at: Callable[[str], None] | None = None, buckets: int = 4) -> Any:
         """Run a job once; `at` is called at the steps of the commits."""
         files = FileOptions(small_files=4)
-        job = ChangesJob(self.archive, self.state, self._options, None, Engine.of(None), files, buckets=buckets)
+        job = ChangesJob(self.archive, self.state, self._options, None, TaskRunner.of(None), files, buckets=buckets)
         for output in job._outputs:
             if at is not None:
                 (output.archive if hasattr(output, "archive") else output.table.archive).at = at
@@ -342,7 +342,7 @@ def test_problems(tmp_path: Path) -> None:
     wrong = problems(None, tmp_path, {"keys": "a*", "startingOffsets": "latest"})
     assert len(wrong) == 2
     with pytest.raises(OptionError, match="each of its masters"):
-        ChangesJob(tmp_path, None, {"url": "redis+cluster://127.0.0.1"}, None, Engine.of(None), FileOptions())
+        ChangesJob(tmp_path, None, {"url": "redis+cluster://127.0.0.1"}, None, TaskRunner.of(None), FileOptions())
 
 
 @pytest.mark.spark

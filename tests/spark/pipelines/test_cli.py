@@ -30,7 +30,7 @@ def test_the_command_without_a_name_lists_the_pipelines(capsys: Said) -> None:
     assert main(["pipeline"]) == 2
     assert capsys.readouterr().out == shown
     assert all(f"  {name} " in shown for name in PIPELINES)
-    assert {"archive", "replay", "aggregate"} <= set(PIPELINES)
+    assert {"archive", "replay", "migrate"} <= set(PIPELINES)
     assert main(["pipeline", "archives"]) == 2
     assert capsys.readouterr().err.startswith("rillet: unknown pipeline 'archives'\n")
 
@@ -91,15 +91,6 @@ def test_wrong_arguments_and_wrong_combinations_are_reported(tmp_path: Path, cap
     err = wrong("replay", "--url", "redis://x", "--stream", "a", "--to", "a", "--start", "x")
     assert "the source and the target are the same stream" in err
     assert "startingOffsets is 'x'" in err
-    err = wrong("aggregate", "--url", "redis://x", "--batch", "--every", "1s", "--sql-file", str(tmp_path / "no.sql"),
-                "--watermark", "soon")  # fmt: skip
-    for what in (
-        "--stream is missing", "--batch reads once: it cannot be combined with --every", "--watermark is 'soon'",
-        "no.sql': cannot be read: No such file", "give --parquet, --to, or both", "give one of --sql and --sql-file",
-    ):  # fmt: skip
-        assert what in err
-    err = wrong("aggregate", "--url", "redis://x", "--stream", "a", "--to", "a", "--to-url", "redis://x", "--sql", "x")
-    assert "--to is 'a': the source and the target are the same stream; --checkpoint is missing (or --batch)" in err
 
 
 def test_an_unreachable_server_is_reported_before_a_jvm_starts(

@@ -15,9 +15,8 @@
     migrate.py            copies streams from server to server with groups and counters, and verifies each copy
                           (migrate_stream.py, migrate_compare.py, copying.py: entries as bytes)
     migrate_keys.py       copies keys of all other types, and verifies them by digests
-    aggregate.py          a Spark SQL query over a stream, with watermark and exactly-once outputs
     group_info.py         reads the state of groups with XINFO and, page by page, XPENDING
-    engine.py             where tasks run: in this process, or in Spark
+    task_runner.py        where tasks run: in this process, or in Spark
     tables.py             progress of Spark's tasks, and text tables
     cli_arguments.py      the parser and the arguments that the commands share
     cli_common.py         the Spark session and the messages that the commands share
@@ -28,7 +27,6 @@ import pyspark and pyarrow inside functions, so importing this package needs nei
 
 from __future__ import annotations
 
-from rillet.spark.pipelines.aggregate import aggregate
 from rillet.spark.pipelines.archive import archive, compact
 from rillet.spark.pipelines.changes import changes
 from rillet.spark.pipelines.dead_letters import dead_letters
@@ -40,6 +38,5 @@ from rillet.spark.pipelines.replay import replay
 from rillet.spark.pipelines.snapshot import snapshot
 
 __all__ = [
-    "aggregate", "archive", "changes", "compact", "dead_letters", "history", "lag", "migrate", "migrate_keys", "replay",
-    "snapshot",
+    "archive", "changes", "compact", "dead_letters", "history", "lag", "migrate", "migrate_keys", "replay", "snapshot",
 ]  # fmt: skip

@@ -39,8 +39,8 @@ from rillet.spark.pipelines import cli_arguments, cli_common
 from rillet.spark.pipelines.archive_offsets import entries_behind, merged, position_only, starting_offset
 from rillet.spark.pipelines.archive_trim import trim_errors, trim_streams
 from rillet.spark.pipelines.cli_common import counted
-from rillet.spark.pipelines.engine import Engine, struct_of
 from rillet.spark.pipelines.tables import Progress, silent
+from rillet.spark.pipelines.task_runner import TaskRunner, struct_of
 from rillet.spark.read.offsets import Offset
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class ArchiveSummary:
 
 
 def archive(
-    spark: SparkSession | Engine | None,
+    spark: SparkSession | TaskRunner | None,
     to: str | Path,
     *,
     schema: str | StructType | None = None,
@@ -125,8 +125,8 @@ def archive(
     """
     files = FileOptions(small_files, target_bytes, compression, keep_replaced)
     job = Job(
-        open_archive(to, format, storage_options, merge_schema), options, schema, Engine.of(spark), files, trim=trim,
-        stop=stop, progress=progress,
+        open_archive(to, format, storage_options, merge_schema), options, schema, TaskRunner.of(spark), files,
+        trim=trim, stop=stop, progress=progress,
     )  # fmt: skip
     if trim and (wrong := trim_errors(job.parsed)):
         raise OptionError(f"rillet: {'; '.join(wrong)}")
@@ -138,7 +138,7 @@ def archive(
 
 
 def compact(
-    spark: SparkSession | Engine | None,
+    spark: SparkSession | TaskRunner | None,
     to: str | Path,
     *,
     target_bytes: int = TARGET,
@@ -154,7 +154,7 @@ def compact(
     folder.existing()
     with folder.writing() as manifest:
         files = FileOptions(2, target_bytes, compression, keep_replaced)
-        merge_small(folder, manifest, files, Engine.of(spark), done)
+        merge_small(folder, manifest, files, TaskRunner.of(spark), done)
         if isinstance(folder, DeltaArchive):
             done.vacuumed = folder.vacuum(folder.keep_replaced if keep_replaced is None else keep_replaced)
     return done
@@ -164,7 +164,7 @@ class Job:
     """An archive run over the selected streams; use it inside `Archive.writing`, which locks the archive."""
 
     def __init__(
-        self, archive: AnyArchive, options: dict[str, str], schema: str | StructType | None, engine: Engine,
+        self, archive: AnyArchive, options: dict[str, str], schema: str | StructType | None, runner: TaskRunner,
         files: FileOptions, *, trim: bool = False, stop: threading.Event | None = None,
         progress: Progress = silent,
     ) -> None:  # fmt: skip
@@ -172,13 +172,13 @@ class Job:
 
         if "maxentriespertrigger" not in {name.lower() for name in options}:
             options = {**options, "maxEntriesPerTrigger": str(BATCH_ENTRIES)}
-        self.archive, self.options, self.engine, self.files = archive, options, engine, files
+        self.archive, self.options, self.runner, self.files = archive, options, runner, files
         self.trim, self.progress = trim, progress
         self.stop = stop or threading.Event()
         self.source = RilletDataSource(options)
         self.source.default_parallelism = 1  # `round` sets it
         self.parsed: Options = self.source.parsed
-        self.columns = columns_of(struct_of(self.source.schema() if schema is None else schema, engine))
+        self.columns = columns_of(struct_of(self.source.schema() if schema is None else schema, runner))
         self.done = ArchiveSummary(trims=trim)
         self.total: int | None = None
         self.guard: DataLossGuard | None = None
@@ -200,8 +200,8 @@ class Job:
             with Servers(self.parsed) as servers:
                 behind = entries_behind(servers, Offset.parse(start))
                 self.total = self.done.entries + behind.entries
-                work = self.engine.work_for(*behind)
-                reader.follower.planner.parallelism = self.engine.parallelism_for(*behind)  # type: ignore[attr-defined]
+                work = self.runner.work_for(*behind)
+                reader.follower.planner.parallelism = self.runner.parallelism_for(*behind)  # type: ignore[attr-defined]
                 while True:
                     if self.trim:  # even without new entries: a group may have read more
                         self.done.trimmed += trim_streams(servers, manifest, Offset.parse(start).streams)
@@ -220,7 +220,7 @@ class Job:
             if self.guard is not None:
                 self.done.lost, self.done.unsure = sum(self.guard.lost.values()), bool(self.guard.unsure)
             reader.stop()
-        return merge_small(self.archive, manifest, self.files, self.engine, self.done)
+        return merge_small(self.archive, manifest, self.files, self.runner, self.done)
 
     def _guarded(self, follower: MicroBatchReader) -> None:
         """Count each lost entry only once over all rounds; set the remedy that data-loss errors name."""
@@ -290,7 +290,7 @@ def _other_columns(path: str | Path, stored: str, requested: StructType) -> str:
 
 
 def merge_small(
-    archive: AnyArchive, manifest: ArchiveManifest, files: FileOptions, engine: Engine, done: ArchiveSummary
+    archive: AnyArchive, manifest: ArchiveManifest, files: FileOptions, runner: TaskRunner, done: ArchiveSummary
 ) -> ArchiveManifest:
     """Merge the small files of each archive folder that has `small_files` of them; return the new manifest.
 
@@ -307,7 +307,7 @@ def merge_small(
         )
     if not runs:
         return manifest
-    work = engine.work_for(size=sum(part.bytes for run in runs for part in run))
+    work = runner.work_for(size=sum(part.bytes for run in runs for part in run))
     by_folder: dict[str, list[list[Part]]] = {}
     for run in runs:  # one commit must contain all merges in a folder
         by_folder.setdefault(run[0].path.rpartition("/")[0], []).append(run)
@@ -377,24 +377,24 @@ def argument_errors(options: argparse.Namespace) -> list[str]:
 
 def run(options: argparse.Namespace) -> int:
     """Archive the streams or compact the archive; print a summary line and return the exit status."""
-    with cli_common.engine_of(options, "archive") as engine:
+    with cli_common.runner_of(options, "archive") as runner:
         if options.compact:
-            done = compact(engine, options.to, target_bytes=options.file_size, compression=options.compression,
+            done = compact(runner, options.to, target_bytes=options.file_size, compression=options.compression,
                            keep_replaced=options.keep_replaced,
                            storage_options=dict(options.storage_option))  # fmt: skip
             merged_files = f"{counted(done.merged, 'small file')} merged into {done.into:,}"
-            print(f"{options.to}: {f'{merged_files}, in {engine.used}' if done.merged else 'no small files to merge'}")
+            print(f"{options.to}: {f'{merged_files}, in {runner.used}' if done.merged else 'no small files to merge'}")
             return cli_common.DONE
         stop = cli_common.stop_on_sigterm()
         with cli_common.progress_bar(f"archiving into {options.to}") as bar:
             done = archive(
-                engine, options.to, schema=options.schema, every=options.every, stop=stop, trim=options.trim,
+                runner, options.to, schema=options.schema, every=options.every, stop=stop, trim=options.trim,
                 small_files=options.small_files, target_bytes=options.file_size, compression=options.compression,
                 keep_replaced=options.keep_replaced, format=options.format,
                 storage_options=dict(options.storage_option), merge_schema=options.merge_schema, progress=bar,
                 **cli_arguments.source_options(options),
             )  # fmt: skip
-    print(f"{done.line(options.to)}, in {engine.used}")
+    print(f"{done.line(options.to)}, in {runner.used}")
     return cli_common.DONE
 
 

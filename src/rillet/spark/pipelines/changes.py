@@ -33,8 +33,8 @@ from rillet.spark.options import OptionError
 from rillet.spark.pipelines import cli_arguments, cli_common
 from rillet.spark.pipelines.archive import SMALL_FILES, TARGET, ArchiveSummary, FileOptions, merge_small
 from rillet.spark.pipelines.cli_common import counted
-from rillet.spark.pipelines.engine import Engine, memory_of, struct_of
 from rillet.spark.pipelines.tables import Progress, silent
+from rillet.spark.pipelines.task_runner import TaskRunner, memory_of, struct_of
 from rillet.spark.state.table import BUCKETS, KEEP_REPLACED, StateCounts, StateTable, read_state
 
 if TYPE_CHECKING:
@@ -72,12 +72,12 @@ class ChangesSummary:
 class ArchiveOutput:
     """The archive of a job."""
 
-    def __init__(self, path: str | Path, options: Mapping[str, str], columns: StructType, engine: Engine,
+    def __init__(self, path: str | Path, options: Mapping[str, str], columns: StructType, runner: TaskRunner,
                  files: FileOptions, done: ArchiveSummary) -> None:  # fmt: skip
         from rillet.spark.pipelines.changes_archive import stored_schema
 
         self.archive = Archive(path, column="db")
-        self._options, self._columns, self._engine, self._files, self._done = options, columns, engine, files, done
+        self._options, self._columns, self._runner, self._files, self._done = options, columns, runner, files, done
         self._schema = stored_schema(columns)
         self._manifest = ArchiveManifest()
 
@@ -105,7 +105,7 @@ class ArchiveOutput:
 
         target, schema = self.archive.target(self._files.compression), self._columns.json()
         tasks = [(write_task, self._options, schema, one, target) for one in reader.partitions(start, end)]
-        parts = [part for written in self._engine.work_for()(tasks) for part in written]
+        parts = [part for written in self._runner.work_for()(tasks) for part in written]
         self.archive.at("written")
         self._manifest = self.archive.append(self._manifest, parts, end, self._schema)
         self._done.entries += sum(part.rows for part in parts)
@@ -119,7 +119,7 @@ class ArchiveOutput:
 
     def finish(self) -> None:
         """Merge small files."""
-        self._manifest = merge_small(self.archive, self._manifest, self._files, self._engine, self._done)
+        self._manifest = merge_small(self.archive, self._manifest, self._files, self._runner, self._done)
 
 
 class StateOutput:
@@ -182,7 +182,7 @@ def is_valkey(reader: ChangesReader) -> bool:
 
 
 def changes(
-    spark: SparkSession | Engine | None,
+    spark: SparkSession | TaskRunner | None,
     *,
     archive: str | Path | None = None,
     state: str | Path | None = None,
@@ -207,7 +207,7 @@ def changes(
         raise OptionError(f"rillet: {'; '.join(wrong)}")
     files = FileOptions(small_files, target_bytes, compression, keep_replaced)
     job = ChangesJob(
-        archive, state, options, schema, Engine.of(spark), files, buckets=buckets, stop=stop, progress=progress
+        archive, state, options, schema, TaskRunner.of(spark), files, buckets=buckets, stop=stop, progress=progress
     )  # fmt: skip
     with job.writing():
         job.round()
@@ -236,7 +236,7 @@ class ChangesJob:
 
     def __init__(
         self, archive: str | Path | None, state: str | Path | None, options: Mapping[str, str],
-        schema: str | StructType | None, engine: Engine, files: FileOptions, *, buckets: int = BUCKETS,
+        schema: str | StructType | None, runner: TaskRunner, files: FileOptions, *, buckets: int = BUCKETS,
         stop: threading.Event | None = None, progress: Progress = silent,
     ) -> None:  # fmt: skip
         from rillet.spark.changes.options import parse_changes
@@ -252,16 +252,16 @@ class ChangesJob:
         options = {**{name: value for name, value in defaults.items() if name.lower() not in given}, **options}
         self.done = ChangesSummary()
         self.stop, self._progress = stop or threading.Event(), progress
-        columns = columns_of(None if schema is None else struct_of(schema, engine))
+        columns = columns_of(None if schema is None else struct_of(schema, runner))
         self._reader = ChangesReader(parse_changes(options), columns)
         self._outputs: list[ArchiveOutput | StateOutput] = []
         if archive is not None:
-            self._outputs.append(ArchiveOutput(archive, options, columns, engine, files, self.done.archive))
+            self._outputs.append(ArchiveOutput(archive, options, columns, runner, files, self.done.archive))
         if state is not None:
             keep = KEEP_REPLACED if files.keep_replaced is None else files.keep_replaced
             with Connection(self._reader.options.address(), self._reader.options.timeout) as connection:
                 size = memory_of([connection])  # a batch of the table costs what its buckets hold
-            work, tasks = engine.work_for(size=size), engine.parallelism_for(size=size)
+            work, tasks = runner.work_for(size=size), runner.parallelism_for(size=size)
             table = StateTable(state, work, tasks, buckets=buckets, keep_replaced=keep,
                                compression=files.compression)  # fmt: skip
             self.done.state = table.counts
@@ -387,15 +387,15 @@ def run(options: argparse.Namespace) -> int:
     """Bring the outputs up to date; print a summary line and return the exit status."""
     given = source_options(options)
     connection = {name: value for name, value in given.items() if name.lower() in cli_arguments.CONNECTION}
-    with cli_common.engine_of(options, "changes", connection) as engine:
+    with cli_common.runner_of(options, "changes", connection) as runner:
         stop = cli_common.stop_on_sigterm()
         with cli_common.progress_bar("changes", "rows") as bar:
             done = changes(
-                engine, archive=options.archive, state=options.state, schema=options.schema, every=options.every,
+                runner, archive=options.archive, state=options.state, schema=options.schema, every=options.every,
                 stop=stop, buckets=options.buckets, small_files=options.small_files, target_bytes=options.file_size,
                 compression=options.compression, keep_replaced=options.keep_replaced, progress=bar, **given,
             )  # fmt: skip
-    print(f"{done.line()}; in {engine.used}")
+    print(f"{done.line()}; in {runner.used}")
     return cli_common.FAILED if done.state.refused else cli_common.DONE
 
 

@@ -185,9 +185,9 @@ CONNECTION = ("url", "path", "user", "password", "cafile", "certfile", "keyfile"
 """The source's connection options, which also apply to a target on the same server."""
 
 
-def target_arguments(group: Any, required: bool = True) -> None:
+def target_arguments(group: Any) -> None:
     """Declare the arguments that name the stream to write to; `target_options` reads them."""
-    group.add_argument("--to", required=required, metavar="KEY", help="the stream to write to")
+    group.add_argument("--to", required=True, metavar="KEY", help="the stream to write to")
     group.add_argument("--to-url", metavar="URL", help="the target's server (default: the source's)")
     group.add_argument("--to-path", metavar="FOLDER", help="the target's embedded store, instead of a server")
 
@@ -215,7 +215,7 @@ def target_errors(options: argparse.Namespace, reads_stream: bool = True) -> lis
 
 def spark_arguments(parser: argparse.ArgumentParser, is_optional: bool = False) -> None:
     """Declare the arguments that configure the Spark session; is_optional: whether small work runs without Spark."""
-    from rillet.spark.pipelines.engine import CHOICES
+    from rillet.spark.pipelines.task_runner import CHOICES
 
     group = parser.add_argument_group("Spark")
     if is_optional:

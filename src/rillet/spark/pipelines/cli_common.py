@@ -6,7 +6,7 @@ A pipeline is a module of this package with a function on DataFrames. For `rille
     argument_errors(options) -> list   returns the errors in combinations of arguments; invalid arguments are None
     run(options) -> int                runs the pipeline, prints one line, returns the exit status
     EPILOG                             examples for --help; optional
-    SMALL_WITHOUT_SPARK = True         small work runs in this process (engine.py), so there is an option --spark
+    SMALL_WITHOUT_SPARK = True         small work runs in this process (task_runner.py), so there is an option --spark
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING
 from rillet.errors import RilletError
 from rillet.spark.errors import reason
 from rillet.spark.pipelines.cli_arguments import source_options
-from rillet.spark.pipelines.engine import Engine
 from rillet.spark.pipelines.group_info import checked_options
 from rillet.spark.pipelines.jvm_errors import without_broken_pipes
+from rillet.spark.pipelines.task_runner import TaskRunner
 from rillet.store.display.progress import ProgressBar
 
 if TYPE_CHECKING:
@@ -68,16 +68,16 @@ def open_session(
 
 
 @contextmanager
-def engine_of(options: argparse.Namespace, name: str, source: Mapping[str, str] | None = None) -> Iterator[Engine]:
-    """Yield the engine of a command, whose Spark session starts when it is needed; arguments as for `open_session`."""
+def runner_of(options: argparse.Namespace, name: str, source: Mapping[str, str] | None = None) -> Iterator[TaskRunner]:
+    """Yield the task runner of a command, which opens a session when it is needed; arguments as for `open_session`."""
     if source is None:
         source = source_options(options) if "url" in options else {}
     _check_connection(source)
-    engine = Engine(options.spark, lambda: open_session(options, name, {}))
+    runner = TaskRunner(options.spark, lambda: open_session(options, name, {}))
     try:
-        yield engine
+        yield runner
     finally:
-        engine.stop()
+        runner.stop()
 
 
 def _check_connection(given: Mapping[str, str]) -> None:

@@ -34,8 +34,7 @@ from rillet.client.servers import Servers
 from rillet.spark.option_types import duration, whole_number
 from rillet.spark.options import Options
 from rillet.spark.pipelines.cli_arguments import local_folder, source_arguments, source_errors, source_options
-from rillet.spark.pipelines.cli_common import DONE, engine_of, foreign_files, progress_bar
-from rillet.spark.pipelines.engine import Engine
+from rillet.spark.pipelines.cli_common import DONE, foreign_files, progress_bar, runner_of
 from rillet.spark.pipelines.group_info import checked_options, milliseconds, streams_of
 from rillet.spark.pipelines.letter_text import (
     AGES,
@@ -52,6 +51,7 @@ from rillet.spark.pipelines.letter_text import (
 from rillet.spark.pipelines.letters import counts_of, pending_parts, read_letters, read_pending, requeue_here
 from rillet.spark.pipelines.requeue import WHICH, RequeueSummary, reprocess
 from rillet.spark.pipelines.tables import watched
+from rillet.spark.pipelines.task_runner import TaskRunner
 from rillet.spark.read.metadata import require_streams
 from rillet.spark.read.stream_info import stream_infos
 from rillet.store.consuming.dead_letters import META, OLD_META
@@ -209,8 +209,8 @@ class _Selected:
 
 def run(options: argparse.Namespace) -> int:
     """Print the report on failed entries, requeue them if requested; return the exit status."""
-    with engine_of(options, "dead-letters") as engine:
-        selected = _here(options, engine) or _in_spark(options, engine.spark)
+    with runner_of(options, "dead-letters") as runner:
+        selected = _here(options, runner) or _in_spark(options, runner.spark)
         print(report_text(selected.groups))
         for one in selected.shown:
             print(letter_text(*one))
@@ -221,11 +221,11 @@ def run(options: argparse.Namespace) -> int:
         if options.requeue:
             with progress_bar("requeueing", "tasks") as bar:
                 line += f"; {requeued_text(selected.requeue(bar))}"
-        print(f"{line}, in {engine.used}")
+        print(f"{line}, in {runner.used}")
     return DONE
 
 
-def _here(options: argparse.Namespace, engine: Engine) -> _Selected | None:
+def _here(options: argparse.Namespace, runner: TaskRunner) -> _Selected | None:
     """Select the entries in this process; None if there are too many, or if the arguments need Spark."""
     if options.where is not None or options.out is not None:
         return None
@@ -239,7 +239,7 @@ def _here(options: argparse.Namespace, engine: Engine) -> _Selected | None:
             infos = stream_infos(servers, [key.decode() for key in keys])
             require_streams(checked, servers, infos)
             entries = sum(info.length for info in infos.values() if info is not None)
-        if not engine.is_small(entries * COST):
+        if not runner.is_small(entries * COST):
             return None
         if options.pending:
             found = [one for key, group, _ in parts for one in read_pending(servers, key, group, least, idle)]

@@ -38,13 +38,13 @@ from rillet.protocol.reply_parser import ReplyError
 from rillet.spark.option_types import duration
 from rillet.spark.options import OptionError, Options, parse
 from rillet.spark.pipelines.cli_arguments import name_value, source_arguments, source_options, with_flags
-from rillet.spark.pipelines.cli_common import DONE, FAILED, PipelineError, counted, engine_of, progress_bar
-from rillet.spark.pipelines.engine import Engine, memory_of
+from rillet.spark.pipelines.cli_common import DONE, FAILED, PipelineError, counted, progress_bar, runner_of
 from rillet.spark.pipelines.group_info import STREAM_OPTIONS, or_all_streams, shown, streams_of
 from rillet.spark.pipelines.migrate_compare import POLICIES, REFUSE, REPLACE, RESUME, Plan, StreamMigrated, places
 from rillet.spark.pipelines.migrate_keys import CONNECTION, KeysMigrated, KeysPlan, checked_sides, copy_keys
 from rillet.spark.pipelines.migrate_stream import copy_stream
 from rillet.spark.pipelines.tables import Progress, in_bytes, silent, table
+from rillet.spark.pipelines.task_runner import TaskRunner, memory_of
 from rillet.spark.server_address import require_store
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def migrate(
     prefix: added before each stream's name at the target. target: connection options only, without a stream.
     """
     plan = Plan(*checked(source, target, policy), policy=policy, follow=follow, follow_for=follow_for, verify=verify)
-    return spark.createDataFrame([astuple(one) for one in copy_all(Engine.of(spark), plan, prefix)], _SCHEMA)
+    return spark.createDataFrame([astuple(one) for one in copy_all(TaskRunner.of(spark), plan, prefix)], _SCHEMA)
 
 
 def checked(source: Mapping[str, str], target: Mapping[str, str], policy: str = REFUSE) -> tuple[Options, Options]:
@@ -97,10 +97,10 @@ def checked(source: Mapping[str, str], target: Mapping[str, str], policy: str = 
     return sides[0], sides[1]
 
 
-def copy_all(engine: Engine, plan: Plan, prefix: str = "", show: Progress = silent) -> list[StreamMigrated]:
+def copy_all(runner: TaskRunner, plan: Plan, prefix: str = "", show: Progress = silent) -> list[StreamMigrated]:
     """Copy each stream in a task; if a stream cannot be copied, raise PipelineError before the first copy."""
     pairs, entries, size = _planned(plan, prefix)
-    results: list[StreamMigrated] = engine.run([(_copied, plan, *pair) for pair in pairs], show, entries, size)
+    results: list[StreamMigrated] = runner.run([(_copied, plan, *pair) for pair in pairs], show, entries, size)
     return sorted(results, key=lambda one: one.stream)
 
 
@@ -212,15 +212,15 @@ def run(options: argparse.Namespace) -> int:
         *checked(source_options(options), _target(options), policy),
         policy=policy, follow=options.follow, follow_for=options.follow_for, verify=not options.no_verify,
     )  # fmt: skip
-    with engine_of(options, "migrate") as engine:
-        return _migrate(options, engine, plan)
+    with runner_of(options, "migrate") as runner:
+        return _migrate(options, runner, plan)
 
 
-def _migrate(options: argparse.Namespace, engine: Engine, plan: Plan) -> int:
+def _migrate(options: argparse.Namespace, runner: TaskRunner, plan: Plan) -> int:
     policy = plan.policy
     with progress_bar("copying", "streams") as bar:
-        results = copy_all(engine, plan, options.prefix, bar)
-    status = _print_streams(results, engine)
+        results = copy_all(runner, plan, options.prefix, bar)
+    status = _print_streams(results, runner)
     if options.keys is None:
         return status
     here, there = (
@@ -230,11 +230,11 @@ def _migrate(options: argparse.Namespace, engine: Engine, plan: Plan) -> int:
     of_keys = KeysPlan(*checked_sides(here, there, policy, options.keys), options.keys, options.prefix, policy,
                        options.follow, options.follow_for)  # fmt: skip
     with progress_bar("copying", "parts of the keys") as bar:
-        parts = copy_keys(engine, of_keys, bar)
-    return max(status, _print_keys(parts, engine))
+        parts = copy_keys(runner, of_keys, bar)
+    return max(status, _print_keys(parts, runner))
 
 
-def _print_keys(parts: Sequence[KeysMigrated], engine: Engine) -> int:
+def _print_keys(parts: Sequence[KeysMigrated], runner: TaskRunner) -> int:
     """Print the report on keys of other types than streams; return the exit status."""
     for one in parts:
         for text in one.differences:
@@ -245,11 +245,11 @@ def _print_keys(parts: Sequence[KeysMigrated], engine: Engine) -> int:
         digest ^= int(one.target_digest, 16)
     equal = all(one.equal for one in parts)
     line = "{}: {:,} copied ({:,} rebuilt), {:,} deleted".format(counted(counts[0], "key"), *counts[1:])
-    print(f"{line}, digest {digest:032x}, in {engine.used}: {'all equal' if equal else 'not equal'}")
+    print(f"{line}, digest {digest:032x}, in {runner.used}: {'all equal' if equal else 'not equal'}")
     return DONE if equal else FAILED
 
 
-def _print_streams(results: Sequence[StreamMigrated], engine: Engine) -> int:
+def _print_streams(results: Sequence[StreamMigrated], runner: TaskRunner) -> int:
     """Print the report on streams; return the exit status."""
     if not results:
         print("the source has no matching stream")
@@ -270,5 +270,5 @@ def _print_streams(results: Sequence[StreamMigrated], engine: Engine) -> int:
     ways = [f"{sum(one.how == way for one in results)} {way}" for way in ("restored", "rebuilt", "resumed")]
     line = f"{counted(len(results), 'stream')}, {counted(total, 'entry', 'entries')}, "
     line += f"{in_bytes(sum(one.bytes for one in results))} ({', '.join(way for way in ways if way[0] != '0')})"
-    print(f"{line}, in {engine.used}: " + (f"{len(different)} not equal" if different else "all equal"))
+    print(f"{line}, in {runner.used}: " + (f"{len(different)} not equal" if different else "all equal"))
     return FAILED if different else DONE

@@ -48,9 +48,9 @@ from rillet.real_time import monotonic
 from rillet.spark.errors import plainly
 from rillet.spark.options import ConnectionOptions, OptionError, declared
 from rillet.spark.pipelines.cli_common import PipelineError
-from rillet.spark.pipelines.engine import Engine, memory_of
 from rillet.spark.pipelines.migrate_compare import POLICIES, REFUSE, places
 from rillet.spark.pipelines.tables import Progress, silent
+from rillet.spark.pipelines.task_runner import TaskRunner, memory_of
 from rillet.spark.read.metadata import key_count
 from rillet.spark.server_address import require_store
 from rillet.spark.table_options import TableOptions, escaped, parse_table
@@ -121,7 +121,7 @@ def migrate_keys(
     policy replaces a stream of the target by a key of another type: this is an error.
     """
     plan = KeysPlan(*checked_sides(source, target, policy, pattern), pattern, prefix, policy, follow, follow_for)
-    return spark.createDataFrame([astuple(one) for one in copy_keys(Engine.of(spark), plan)], _SCHEMA)
+    return spark.createDataFrame([astuple(one) for one in copy_keys(TaskRunner.of(spark), plan)], _SCHEMA)
 
 
 def checked_sides(
@@ -142,13 +142,13 @@ def checked_sides(
     return sides[0], sides[1]
 
 
-def copy_keys(engine: Engine, plan: KeysPlan, show: Progress = silent) -> list[KeysMigrated]:
+def copy_keys(runner: TaskRunner, plan: KeysPlan, show: Progress = silent) -> list[KeysMigrated]:
     """Copy each part of the keys in a task."""
     with Servers(plan.source) as source:
         amount = key_count(source), memory_of(source.masters())
-    parts = _planned(plan, engine.parallelism_for(*amount))
+    parts = _planned(plan, runner.parallelism_for(*amount))
     tasks = [(_copied, plan, number, len(parts), part) for number, part in enumerate(parts)]
-    results: list[KeysMigrated] = engine.run(tasks, show, *amount)
+    results: list[KeysMigrated] = runner.run(tasks, show, *amount)
     return sorted(results, key=lambda one: one.part)
 
 

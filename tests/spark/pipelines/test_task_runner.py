@@ -17,7 +17,7 @@ from rillet.cli import main
 from rillet.spark.archive.layout import Archive
 from rillet.spark.options import OptionError
 from rillet.spark.pipelines import archive, changes, compact
-from rillet.spark.pipelines.engine import MOST_BYTES, MOST_ENTRIES, Engine, here, memory_of, struct_of
+from rillet.spark.pipelines.task_runner import MOST_BYTES, MOST_ENTRIES, TaskRunner, here, memory_of, struct_of
 from tests.judge import Judge, running_redis
 from tests.spark.conftest import entry_id
 
@@ -45,7 +45,7 @@ def fail() -> Any:
 
 
 def test_work_runs_in_this_process_up_to_a_size() -> None:
-    auto = Engine("auto", fail)
+    auto = TaskRunner("auto", fail)
     assert auto.is_small(MOST_ENTRIES, MOST_BYTES)
     assert not auto.is_small(MOST_ENTRIES + 1)
     assert not auto.is_small(size=MOST_BYTES + 1)
@@ -53,8 +53,8 @@ def test_work_runs_in_this_process_up_to_a_size() -> None:
     assert (auto.parallelism_for(5, 5), auto.used) == (1, "this process")
     with pytest.raises(AssertionError, match="Spark was started"):
         auto.work_for(MOST_ENTRIES + 1)
-    assert Engine("never", fail).is_small(1e12, 1e12)
-    assert not Engine("always", fail).is_small()
+    assert TaskRunner("never", fail).is_small(1e12, 1e12)
+    assert not TaskRunner("always", fail).is_small()
     auto.stop()
 
 
@@ -69,11 +69,11 @@ def test_tasks_run_in_order_and_the_first_error_ends_them() -> None:
 
 
 def test_a_schema_that_only_spark_parses_is_an_error_without_spark() -> None:
-    schema = struct_of("a int, b string", Engine.of(None))
+    schema = struct_of("a int, b string", TaskRunner.of(None))
     assert schema.simpleString() == "struct<a:int,b:string>"
-    assert struct_of(schema, Engine.of(None)) is schema
+    assert struct_of(schema, TaskRunner.of(None)) is schema
     with pytest.raises(OptionError, match="'a interval day' is not a type|interval"):
-        struct_of("a interval day", Engine.of(None))
+        struct_of("a interval day", TaskRunner.of(None))
 
 
 def test_the_memory_of_a_server_is_an_upper_bound(judge: Judge) -> None:
@@ -140,7 +140,7 @@ def test_commands_of_little_work_start_no_spark(
 @pytest.mark.usefixtures("no_spark")
 def test_changes_of_few_keys_start_no_spark(tmp_path: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("signal.signal", lambda *_: None)
-    with running_redis() as judge:
+    with running_redis("--repl-diskless-sync-delay", "0") as judge:
         with judge.client() as client:
             client.set("a", "1")
         words = ("--url", f"redis://127.0.0.1:{judge.port}", "--archive", str(tmp_path / "c"), "--state",
@@ -170,17 +170,17 @@ def test_spark_and_this_process_give_the_same(
     from pyspark.sql.types import StructType
 
     for text in SCHEMAS:
-        assert struct_of(text, Engine.of(None)).json() == StructType.fromDDL(text).json()
-    asked = Engine("auto", lambda: spark)
+        assert struct_of(text, TaskRunner.of(None)).json() == StructType.fromDDL(text).json()
+    asked = TaskRunner("auto", lambda: spark)
     assert struct_of("a int COMMENT 'the number'", asked).fieldNames() == ["a"]
     add(range(50))
-    monkeypatch.setattr("rillet.spark.pipelines.engine.MOST_ENTRIES", 100)
-    engine = Engine("auto", lambda: spark)
-    assert archive(engine, tmp_path / "a", url=url, stream="events").entries == 50
-    assert engine.used == "this process"
+    monkeypatch.setattr("rillet.spark.pipelines.task_runner.MOST_ENTRIES", 100)
+    runner = TaskRunner("auto", lambda: spark)
+    assert archive(runner, tmp_path / "a", url=url, stream="events").entries == 50
+    assert runner.used == "this process"
     add(range(50, 600))
-    assert archive(engine, tmp_path / "a", url=url, stream="events").entries == 550
-    assert engine.used == "this process and Spark"
+    assert archive(runner, tmp_path / "a", url=url, stream="events").entries == 550
+    assert runner.used == "this process and Spark"
     assert archive(spark, tmp_path / "b", url=url, stream="events").entries == 600
     both = [spark.read.parquet(str(tmp_path / name)).orderBy("id").collect() for name in "ab"]
     assert both[0] == both[1]

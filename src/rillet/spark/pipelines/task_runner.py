@@ -1,8 +1,8 @@
 """Where the tasks of a pipeline run: in this process, or in Spark, which starts when the work is large.
 
-    engine = Engine("auto", start)                  start() returns a Spark session
-    work = engine.work_for(entries=12, size=900)    runs tasks, as `python_tasks(spark)` does
-    engine.used                                     "this process", "Spark", or both
+    runner = TaskRunner("auto", start)                  start() returns a Spark session
+    work = runner.work_for(entries=12, size=900)    runs tasks, as `python_tasks(spark)` does
+    runner.used                                     "this process", "Spark", or both
 
 Spark takes 7 to 12 s to start on an idle machine, and 0.5 GB. In this time one process archives more than a million
 entries of five fields (2 us of CPU each). So work up to MOST_ENTRIES and MOST_BYTES runs here, with the same planning,
@@ -36,7 +36,7 @@ THREADS = 8
 HERE, SPARK = "this process", "Spark"
 
 
-class Engine:
+class TaskRunner:
     """Chooses where tasks run. With `never`, and no session, nothing here needs Java."""
 
     def __init__(self, choice: str, start: Callable[[], SparkSession]) -> None:
@@ -47,9 +47,9 @@ class Engine:
         self._used: list[str] = []
 
     @classmethod
-    def of(cls, spark: SparkSession | Engine | None) -> Engine:
-        """Return the engine of a caller that has a session, or None to use this process."""
-        if isinstance(spark, Engine):
+    def of(cls, spark: SparkSession | TaskRunner | None) -> TaskRunner:
+        """Return the runner of a caller that has a session, or None to use this process."""
+        if isinstance(spark, TaskRunner):
             return spark
         if spark is None:
             return cls(NEVER, _none)
@@ -102,7 +102,7 @@ class Engine:
         return default_parallelism(self.spark) or 1
 
     def stop(self) -> None:
-        """Stop the session that this engine has started."""
+        """Stop the session that this runner has started."""
         if self._spark is not None:
             self._spark.stop()
             self._spark = None
@@ -137,7 +137,7 @@ def memory_of(connections: Iterable[Connection]) -> float:
     return found
 
 
-def struct_of(schema: str | StructType, engine: Engine) -> StructType:
+def struct_of(schema: str | StructType, runner: TaskRunner) -> StructType:
     """Return the schema that a text describes. Spark, which needs Java, parses what rillet's own parser does not."""
     if not isinstance(schema, str):
         return schema
@@ -149,10 +149,10 @@ def struct_of(schema: str | StructType, engine: Engine) -> StructType:
     try:
         return from_arrow_schema(schema_of(schema))
     except ValueError as error:
-        if engine.choice == NEVER:
+        if runner.choice == NEVER:
             raise OptionError(f"rillet: the schema {schema!r}: {error}") from None
-    assert engine.spark is not None  # Spark's parser needs a session
+    assert runner.spark is not None  # Spark's parser needs a session
     return struct_type(schema)
 
 
-__all__ = ["CHOICES", "Engine", "here", "memory_of", "struct_of"]
+__all__ = ["CHOICES", "TaskRunner", "here", "memory_of", "struct_of"]
