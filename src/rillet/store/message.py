@@ -11,7 +11,7 @@ from rillet.store.arguments.argument_checks import integer_of, one_of
 from rillet.store.arguments.durations import Seconds, seconds_in
 from rillet.store.arguments.encoding import decode
 from rillet.store.arguments.policies import RefPolicy, policy_arguments
-from rillet.store.consuming.atomic_steps import lease
+from rillet.store.consuming.atomic_steps import acknowledge_one, lease
 from rillet.store.consuming.delays import due_time
 from rillet.store.entry import Entry, T
 
@@ -27,7 +27,8 @@ class Message(Entry[T]):
     between the delivery before and this one; 0 for a new message; None unless `read(claim_idle=...)` returned it.
     """
 
-    __slots__ = ("consumer", "deliveries", "fenced", "group", "idle_ms", "leased", "released", "settled", "turn")
+    __slots__ = ("consumer", "deliveries", "fenced", "group", "held", "idle_ms", "leased", "released", "settled",
+                 "turn")  # fmt: skip
 
     def __init__(self, raw_id: bytes, flat: list[bytes], group: Group[T], idle_ms: int | None = None,
                  deliveries: int = 1, consumer: bytes = b"") -> None:  # fmt: skip
@@ -39,6 +40,7 @@ class Message(Entry[T]):
         self.deliveries = deliveries
         self.consumer = consumer  # the name of the consumer that received it
         self.settled = False  # whether an acknowledgement, a release or a retry was sent
+        self.held = False  # whether it was retried or extended
         self.fenced = False  # whether an acknowledgement checks that the message still belongs to the consumer
         self.leased = False  # whether the loop that handed it out has a lease (claim_idle)
         self.turn: bytes | None = None  # with order_by, the lease (rillet.store.consuming.order_steps)
@@ -61,9 +63,12 @@ class Message(Entry[T]):
         With messages(heartbeat=True) or order_by, and after `extend`: LeaseLost if it no longer belongs to the
         consumer.
         """
-        self.settled = True
+        untouched, self.settled = not self.settled, True
         group = self.group
         if self.fenced:
+            if untouched and group.token is not None and not self.held and delete is None and \
+                    group.store.run(acknowledge_one(group, self.raw_id)):  # fmt: skip
+                return True
             self._lease(b"ack", b"".join(policy_arguments(delete, "delete")))
             return True
         if delete is not None:  # otherwise one XACK: Group.ack, for any IDs, would cost a loop a tenth of its rate
@@ -106,7 +111,7 @@ class Message(Entry[T]):
         """Acknowledge or hold the message if it still belongs to the consumer; else raise LeaseLost."""
         group = self.group
         if isinstance(detail, int):
-            group.has_retries = True
+            self.held = group.has_retries = True
         if group.store.run(lease(group, self.consumer, action, [self], detail)):
             self.released = True
             raise lost_leases([self])

@@ -13,7 +13,7 @@ from rillet.errors import InvalidValue, LeaseLost
 from rillet.store.arguments.durations import Seconds, seconds_in
 from rillet.store.arguments.encoding import decode
 from rillet.store.arguments.policies import RefPolicy, policy_arguments
-from rillet.store.consuming.atomic_steps import lease
+from rillet.store.consuming.atomic_steps import acknowledge_one, lease
 from rillet.store.consuming.delays import due_time
 from rillet.store.entry import Entry, T
 from rillet.store.message import nack_words
@@ -30,7 +30,8 @@ class AsyncMessage(Entry[T]):
     between the delivery before and this one; 0 for a new message; None unless `read(claim_idle=...)` returned it.
     """
 
-    __slots__ = ("consumer", "deliveries", "fenced", "group", "idle_ms", "leased", "released", "settled", "turn")
+    __slots__ = ("consumer", "deliveries", "fenced", "group", "held", "idle_ms", "leased", "released", "settled",
+                 "turn")  # fmt: skip
 
     def __init__(self, raw_id: bytes, flat: list[bytes], group: AsyncGroup[T], idle_ms: int | None = None,
                  deliveries: int = 1, consumer: bytes = b"") -> None:  # fmt: skip
@@ -42,6 +43,7 @@ class AsyncMessage(Entry[T]):
         self.deliveries = deliveries
         self.consumer = consumer  # the name of the consumer that received it
         self.settled = False  # whether an acknowledgement, a release or a retry was sent
+        self.held = False  # whether it was retried or extended
         self.fenced = False  # whether an acknowledgement checks that the message still belongs to the consumer
         self.leased = False  # whether the loop that handed it out has a lease (claim_idle)
         self.turn: bytes | None = None  # with order_by, the lease (rillet.store.consuming.order_steps)
@@ -64,9 +66,12 @@ class AsyncMessage(Entry[T]):
         With messages(heartbeat=True) or order_by, and after `extend`: LeaseLost if it no longer belongs to the
         consumer.
         """
-        self.settled = True
+        untouched, self.settled = not self.settled, True
         group = self.group
         if self.fenced:
+            if untouched and group.token is not None and not self.held and delete is None and \
+                    await group.store.run(acknowledge_one(group, self.raw_id)):  # fmt: skip
+                return True
             await self._lease(b"ack", b"".join(policy_arguments(delete, "delete")))
             return True
         if delete is not None:  # otherwise one XACK: Group.ack, for any IDs, would cost a loop a tenth of its rate
@@ -109,7 +114,7 @@ class AsyncMessage(Entry[T]):
         """Acknowledge or hold the message if it still belongs to the consumer; else raise LeaseLost."""
         group = self.group
         if isinstance(detail, int):
-            group.has_retries = True
+            self.held = group.has_retries = True
         if await group.store.run(lease(group, self.consumer, action, [self], detail)):
             self.released = True
             raise lost_leases([self])

@@ -159,10 +159,11 @@ for i = 5, #ARGV do
 end
 return claimed
 """
-# KEYS: stream, retries, and those of the order if there is one. ARGV: group, consumer, deliveries, turn (end_of), the
-# number of options of XCLAIM, these, IDs. Returns the IDs of messages that still belong to the consumer, and are not on
-# hold.
+# KEYS: stream, retries, then those of the order if there is one, or for a partition the key of its owner. ARGV: group,
+# consumer, deliveries, turn (end_of) or the token of the partition's owner, the number of options of XCLAIM, these,
+# IDs. Returns the IDs of messages that still belong to the consumer, and are not on hold.
 _KEEP = _both(b"""
+if not order and ARGV[4] ~= '' and redis.call('GET', KEYS[3]) ~= ARGV[4] then return {} end
 local kept, words, options = {}, {'XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, ''}, tonumber(ARGV[5])
 for i = 1, options do words[6 + i] = ARGV[5 + i] end
 words[7 + options] = 'JUSTID'
@@ -227,6 +228,31 @@ for i = 6, action == 'bury' and 6 or #ARGV, 2 do
 end
 return lost
 """)
+# The acknowledgement of messages of a partition, which is most of what its consumers send: as _LEASE, and shorter.
+# KEYS: stream, retries, the key of the owner. ARGV: group, consumer, token, IDs with their deliveries.
+_ACK = b"""
+local owns, lost = redis.call('GET', KEYS[3]) == ARGV[3], {}
+for i = 4, #ARGV, 2 do
+  local id, deliveries = ARGV[i], tonumber(ARGV[i + 1])
+  local row = redis.call('XPENDING', KEYS[1], ARGV[1], id, id, 1, ARGV[2])[1]
+  local own = row and (row[4] == deliveries or row[4] == deliveries - 1)
+  if own and not owns then
+    local time, held = redis.call('TIME'), tonumber(redis.call('ZSCORE', KEYS[2], id) or nil)
+    own = held and held > time[1] * 1000 + math.floor(time[2] / 1000)
+  end
+  if own then
+    redis.call('XACK', KEYS[1], ARGV[1], id)
+    redis.call('ZREM', KEYS[2], id)
+  else
+    lost[#lost + 1] = id
+  end
+end
+return lost
+"""
+# One message that was neither released nor held since it was handed out, and so was handed out to nobody else while the
+# token is the same. KEYS: stream, the key of the owner. ARGV: group, token, ID. Returns 0 if _ACK has to decide.
+_ACK_ONE = b"""if redis.call('GET', KEYS[2]) ~= ARGV[2] then return 0 end
+return redis.call('XACK', KEYS[1], ARGV[1], ARGV[3])"""
 # The messages keep their idle time and their number of deliveries. A consumer with a message on hold keeps all.
 _HAND_ON = b"""
 local function hand_on(from, to, most)
@@ -314,6 +340,11 @@ def _keys(group: GroupLike) -> tuple[bytes, ...]:
     return group.stream.key, retries_key(group.stream.key, group.key)
 
 
+def _keys_of_part(group: GroupLike) -> tuple[bytes, ...]:
+    """Return the keys of a script for the group in a partition."""
+    return (*_keys(group), owner_key(group.stream.key, group.key))
+
+
 def keys_in_order(group: GroupLike) -> tuple[bytes, ...]:
     """Return the keys of a script that changes the order of a group."""
     return (*_keys(group), *order_keys(group.stream.key, group.key))
@@ -362,7 +393,9 @@ def keep(group: GroupLike, consumer: bytes, deliveries: int, options: Sequence[b
     Its reply has the IDs of these messages; deliveries: their number in the group. turn: in an order by key, when the
     next turn of their keys is: b"free" now, b"inf" never, or after so many microseconds.
     """
-    head = group.key, consumer, b"%d" % deliveries, turn or b"", b"%d" % len(options)
+    head = group.key, consumer, b"%d" % deliveries, turn or group.token or b"", b"%d" % len(options)
+    if group.token is not None:
+        return evaluate(_KEEP[0], _keys_of_part(group), *head, *options, *ids)
     return _perhaps_in_order(_KEEP, group, turn is not None, *head, *options, *ids)
 
 
@@ -381,9 +414,17 @@ def lease(group: GroupLike, consumer: bytes, action: bytes, messages: Sequence[A
     turn = messages[0].turn
     source, keys = _LEASE[turn is not None], keys_in_order(group) if turn is not None else _keys(group)
     if group.token is not None:
-        keys = (*keys, owner_key(group.stream.key, group.key))
+        keys = _keys_of_part(group)
+        if action == b"ack" and not more:
+            return evaluate(_ACK, keys, group.key, consumer, group.token, *words)
     end = group.token or turn or b""
     return evaluate(source, [*keys, *letter[1:2]], group.key, consumer, action, more, end, *words, *letter[2:])
+
+
+def acknowledge_one(group: GroupLike, message: bytes) -> list[bytes]:
+    """Return the command that acknowledges a message of a partition; its reply is 0 if only `lease` can do that."""
+    key = group.stream.key
+    return evaluate(_ACK_ONE, [key, owner_key(key, group.key)], group.key, group.token or b"", message)
 
 
 def release(group: GroupLike, ids: Sequence[bytes], policy: bytes = b"") -> list[bytes]:
@@ -413,6 +454,7 @@ __all__ = [
     "NOW",
     "ORDER",
     "STEP_SIZE",
+    "acknowledge_one",
     "add_delayed",
     "claim",
     "collect",

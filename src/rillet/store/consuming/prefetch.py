@@ -162,7 +162,7 @@ class Prefetched:
                     yield self._claim(same, 0, _count(same))
 
     def fill_in_turn(self, messages: Sequence[Any], size: int) -> None:
-        """Add messages of a group with an order, of which the server has counted the hand-outs of the first `size`."""
+        """Add messages of which the server has counted the hand-outs of the first `size` only: the read did this."""
         self.messages.extend(messages)
         self._since = monotonic()
         self._uncounted.update(map(id, messages[size:]))

@@ -107,29 +107,33 @@ def _served(part: Partition, share: Share, loop: Loop, pace: Pace, look: float) 
         return False
     yield from loop.prefetched.count_handed()
     group = part.consumer.group
-    reply = yield scripts.read(part.key, group.key, share.consumer, part.token, pace.size,
+    first = loop.options.batch or 1 if loop.options.counts else pace.size
+    reply = yield scripts.read(part.key, group.key, share.consumer, part.token, pace.size, first,
                                loop.options.skipped == "leave", _words(loop))  # fmt: skip
     if reply[0] == 0:
         share.lost(part)
         return False
     _, rows, again, *state = reply
+    pending, wait = 0, -1
+    if state:
+        part.after, pending, wait = state
+        part.ready = False
+        part.due = monotonic() + (LOOK_UNUSED if wait == -2 else look if wait < 0 else min(look, wait / 1000 + 0.001))
+    sealed = part.after == SEALED
     if rows:
-        part.after = rows[-1][0]
+        part.after = part.after if state else rows[-1][0]
+        part.ready = part.ready or sealed  # to read again when these are acknowledged
+        messages = new_messages(rows, part.consumer)
+        for message in messages[first:]:
+            message.deliveries = 0
         pace.began()
-        yield from loop.prefetched.fill(new_messages(rows, part.consumer), loop.options.batch or 1)
+        loop.prefetched.fill_in_turn(messages, first)
         yield from _hand_out(share.consumer, loop)
         pace.handled(len(rows))
         return True
     if again:
         return True
-    part.after, pending, wait = state
-    part.ready = False
-    part.due = monotonic() + (LOOK_UNUSED if wait == -2 else look if wait < 0 else min(look, wait / 1000 + 0.001))
-    if part.after != SEALED:
-        return False
-    if wait >= 0 and not (yield from moved(share.name, share.epoch, part.key)):
-        return False
-    if pending == 0:
+    if sealed and (wait < 0 or (yield from moved(share.name, share.epoch, part.key))) and pending == 0:
         share.done(part)
     return False
 

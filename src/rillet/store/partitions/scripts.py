@@ -317,40 +317,51 @@ if owner ~= ARGV[3] then
   redis.call('SET', KEYS[2], ARGV[3])
 end
 """
-# KEYS: partition, owner, delayed. ARGV: group, consumer, token, the most messages, whether messages that do not match
-# are left, conditions. Returns 0 if the consumer does not own the partition, else 1, the messages, and whether to read
-# again at once; and if there are none the last ID of the stream, how many messages are pending, and the milliseconds
-# until a delayed entry is due, -1 if none waits, and -2 if delays are not in use. What does not match is acknowledged,
-# or left without a delivery.
+# KEYS: partition, owner, delayed. ARGV: group, consumer, token, the most messages, how many of them count as delivered,
+# whether messages that do not match are left, conditions. Returns 0 if the consumer does not own the partition, else 1,
+# the messages, and whether to read again at once; and if not the last ID of the stream, how many messages are pending,
+# and the milliseconds until a delayed entry is due, -1 if none waits, and -2 if delays are not in use.
+# What does not match is acknowledged, or left without a delivery.
 _READ = NOW + _OWNED + WHERE + DELIVER + b"""
 local refused = deliver(KEYS[1], KEYS[3], STEP)
 if type(refused) == 'table' and not string.find(refused.err, 'exhausted the last possible ID', 1, true) then
   return refused
 end
-local found, most, left, where = {}, tonumber(ARGV[4]), SIZE, conditions(6)
+local found, most, left, where = {}, tonumber(ARGV[4]), SIZE, conditions(7)
 while #found < most and left > 0 do
   local count = math.min(most - #found, left)
   local rows = redis.call('XREADGROUP', 'GROUP', ARGV[1], ARGV[2], 'COUNT', count, 'STREAMS', KEYS[1], '>')
   if not rows or not rows[1] or #rows[1][2] == 0 then break end
+  if #ARGV == 6 then
+    found = rows[1][2]
+    if #found == count then left = 0 end
+    break
+  end
   for _, row in ipairs(rows[1][2]) do
     left = left - 1
     if matches(row[2], where) then
       found[#found + 1] = row
-    elseif ARGV[5] == '1' then
+    elseif ARGV[6] == '1' then
       redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, row[1], 'RETRYCOUNT', 0, 'JUSTID')
     else
       redis.call('XACK', KEYS[1], ARGV[1], row[1])
     end
   end
 end
-if #found > 0 or left <= 0 then return {1, found, 1} end
+local ahead = {}
+for i = tonumber(ARGV[5]) + 1, #found do ahead[#ahead + 1] = found[i][1] end
+if #ahead > 0 then
+  for _, word in ipairs({'RETRYCOUNT', 0, 'JUSTID'}) do ahead[#ahead + 1] = word end
+  redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, unpack(ahead))
+end
+if #found == most or left <= 0 then return {1, found, 1} end
 local info, last, wait = redis.call('XINFO', 'STREAM', KEYS[1]), '0-0', -2
 for i = 1, #info, 2 do
   if info[i] == 'last-generated-id' then last = info[i + 1] end
 end
 local due = redis.call('ZRANGE', KEYS[3], 0, 0, 'WITHSCORES')[2]
 if due then wait = due == 'inf' and -1 or math.max(0, math.ceil(due - now)) end
-return {1, {}, 0, last, redis.call('XPENDING', KEYS[1], ARGV[1])[1], wait}
+return {1, found, 0, last, redis.call('XPENDING', KEYS[1], ARGV[1])[1], wait}
 """
 _READ = _READ.replace(b"STEP", b"%d" % STEP_SIZE).replace(b"SIZE", b"%d" % READ)
 # KEYS: partition, owner, retries. ARGV: group, consumer, token, the ID from which to look, the most messages, the
@@ -513,11 +524,14 @@ def reset(key: bytes, group: bytes, position: bytes, token: int) -> list[bytes]:
     return evaluate(_RESET, [key, owner_key(key, group)], group, position, b"%d" % token)
 
 
-def read(key: bytes, group: bytes, consumer: bytes, token: int, count: int, leaves: bool = False,
+def read(key: bytes, group: bytes, consumer: bytes, token: int, count: int, delivered: int, leaves: bool = False,
          where: Sequence[bytes] = ()) -> list[bytes]:  # fmt: skip
-    """Return the command that reads new messages of a partition; see the script for its reply."""
+    """Return the command that reads new messages of a partition; see the script for its reply.
+
+    delivered: how many of them count as delivered; the others are read ahead.
+    """
     keys = [key, owner_key(key, group), delayed_key(key)]
-    words = group, consumer, b"%d" % token, b"%d" % count, b"1" if leaves else b"0"
+    words = group, consumer, b"%d" % token, b"%d" % count, b"%d" % delivered, b"1" if leaves else b"0"
     return evaluate(_READ, keys, *words, *where)
 
 

@@ -41,6 +41,7 @@ LEASE = 30.0  # seconds; claim_idle, if it is not given
 EVERY = 1.0  # seconds between two balances; a third of the lease if that is less
 SOON = 0.1  # the same, for a consumer that waits for partitions of others
 LOOK = 0.05  # seconds that a read waits if the partitions are in several slots of a cluster
+CHECKS = 10  # by how much later a message is checked than in other loops: a partition moves less often than a message
 HOLD = 1.0  # seconds after which a consumer looks again at a message that is on hold
 
 
@@ -224,6 +225,7 @@ class PartitionPrefetched(Prefetched):
 
     def __init__(self, share: Share, options: DeliveryOptions) -> None:
         super().__init__(share.consumer, options.counts, share.lease)
+        self._check_after = min(CHECKS * self._check_after, self._renew_after)
         self.share = share
 
     def next(self, size: int) -> list[Any] | None:
@@ -234,7 +236,7 @@ class PartitionPrefetched(Prefetched):
         part = self.share.part_of(self.messages[0])
         while part is not None and (self.share.valid() or (yield from self.share.renewed())):
             some = yield from super().checked(size)
-            if (yield [b"GET", owner_key(part.key, self.share.group)]) != b"%d" % part.token:
+            if not some and (yield [b"GET", owner_key(part.key, self.share.group)]) != b"%d" % part.token:
                 self.share.lost(part)
                 break
             if self.share.valid():
