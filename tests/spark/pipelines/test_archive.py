@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from time import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,7 +19,7 @@ from rillet.spark.archive.files import ArchiveError, can_exchange
 from rillet.spark.archive.layout import OWN, Archive, day_of, folder_of
 from rillet.spark.archive.manifest import ArchiveManifest
 from rillet.spark.options import Options, parse
-from rillet.spark.pipelines.archive import ArchiveSummary
+from rillet.spark.pipelines.archive import ArchiveSummary, FileOptions, merge_small
 from rillet.spark.pipelines.archive_trim import trim_errors
 from rillet.spark.pipelines.task_runner import TaskRunner
 from rillet.types.stream.id import StreamID
@@ -109,8 +110,8 @@ def test_a_driver_killed_at_any_step_leaves_every_entry_exactly_once(
 ) -> None:
     """The driver is killed when it reaches the step for the first, second, third time, until a run completes."""
     archive, wanted, kills = Archive(tmp_path / "a"), fill(judge, range(900)), 0
-    for time in range(40):
-        left = [time % 3 + 1]
+    for attempt in range(40):
+        left = [attempt % 3 + 1]
 
         def at(reached: str, left: list[int] = left) -> None:
             left[0] -= reached == step
@@ -123,8 +124,8 @@ def test_a_driver_killed_at_any_step_leaves_every_entry_exactly_once(
                 job(archive, url, stream="events", maxEntriesPerTrigger="250").round(manifest)
         except Killed:
             kills += 1
-            if time < 2:
-                wanted += fill(judge, range(900 + 100 * time, 1000 + 100 * time))
+            if attempt < 2:
+                wanted += fill(judge, range(900 + 100 * attempt, 1000 + 100 * attempt))
             listed = by_glob(archive.path)
             assert len(set(listed)) == len(listed)
             assert set(listed) <= set(wanted)
@@ -145,6 +146,48 @@ def test_a_driver_killed_at_any_step_leaves_every_entry_exactly_once(
     assert not list((archive.path / OWN).glob("staging/*"))
     with judge.client() as client:
         assert client.xlen("events") == 1  # the last archived entry
+
+
+@pytest.mark.parametrize("step", ["merged", "committed", "exchanged", "settled", "staged", "drafted"])
+def test_old_days_are_removed_whole_also_after_a_kill_at_any_step(
+    judge: Judge, url: str, tmp_path: Path, job: Callable[..., Any], step: str
+) -> None:
+    """Three days of two streams; those before the last one are removed. Readers of the last commit keep its rows."""
+    ids = {name: fill(judge, range(900), name) for name in ("events", "events:2")}
+    archive = Archive(tmp_path / "a")
+    with archive.writing() as manifest:
+        before = job(archive, url, streamPattern="events*").round(manifest)
+    table = {file.path: archive.places(before, file.path) for file in before.files}
+    left = [1]
+
+    def at(reached: str) -> None:
+        left[0] -= reached == step
+        if reached == step and left[0] == 0:
+            raise Killed
+
+    now = 1_700_000_000 + 899 * DAY // 400 // 1000
+    keep = FileOptions(keep=time() - now + 0.5 * DAY / 1000)  # half a day before the last entry
+    archive.at, done = at, ArchiveSummary()
+    for attempt in range(2):
+        try:
+            with archive.writing() as manifest:
+                merge_small(archive, manifest, keep, TaskRunner.of(None), done)
+            break
+        except Killed:
+            assert attempt == 0
+            assert set(by_glob(archive.path)) <= set(ids["events"])
+    assert left[0] < 1
+    days = [(1_700_000_000_000 + n * (DAY // 400)) // DAY for n in range(900)]
+    wanted = [one for one, day in zip(ids["events"], days, strict=True) if day >= days[-1] - (now % 86_400 < 43_200)]
+    assert 0 < len(wanted) < 900
+    assert by_manifest(archive) == by_glob(archive.path) == sorted(2 * wanted)
+    assert len(list(archive.path.glob("date=*"))) == len({day_of(int(one.split("-")[0])) for one in wanted})
+    assert all(any(place.exists() for place in places) for places in table.values())  # for readers of `before`
+    assert not list((archive.path / OWN).glob("staging/*"))
+    fill(judge, range(900, 910))
+    with archive.writing() as manifest:
+        job(archive, url, streamPattern="events*").round(manifest)
+    assert len(by_glob(archive.path)) == 2 * len(wanted) + 10
 
 
 def test_trimming_waits_for_groups_and_keeps_the_last_entry(

@@ -26,6 +26,8 @@ from rillet.spark.archive.delta import APP, DeltaArchive, file_stats
 from rillet.spark.archive.files import ArchiveError
 from rillet.spark.archive.layout import Archive
 from rillet.spark.archive.manifest import Part
+from rillet.spark.pipelines.archive import ArchiveSummary, FileOptions, merge_small
+from rillet.spark.pipelines.task_runner import TaskRunner
 from rillet.types.stream.id import StreamID
 from tests.judge import Judge, free_port
 from tests.spark.pipelines.test_archive import Killed, fill, job
@@ -250,6 +252,24 @@ def test_small_files_are_merged_and_vacuum_removes_what_no_version_needs(
     ids += fill(judge, range(60, 70), step=1000)
     run(make(), job, url)
     assert in_table(make()) == sorted(ids)
+
+
+def test_old_days_are_removed_whole(judge: Judge, url: str, make: Make, job: Callable[..., Any]) -> None:
+    ids = fill(judge, range(900))
+    run(make(), job, url)
+    archive, done = make(), ArchiveSummary()
+    now = StreamID.parse(ids[-1]).ms / 1000
+    with archive.writing() as manifest:
+        manifest = merge_small(archive, manifest, FileOptions(keep=time.time() - now), TaskRunner.of(None), done)
+        assert (done.removed, manifest.commit) == (900 - len(in_table(make())), 2)
+        merge_small(archive, manifest, FileOptions(keep=time.time() - now), TaskRunner.of(None), done)
+    day = StreamID.parse(ids[-1]).ms // 86_400_000
+    wanted = sorted(one for one in ids if StreamID.parse(one).ms // 86_400_000 == day)
+    assert in_table(make()) == wanted
+    assert make().manifest().read_up_to("events") == StreamID.parse(ids[-1])
+    ids += fill(judge, range(900, 910))
+    run(make(), job, url)
+    assert len(in_table(make())) == len(wanted) + 10
 
 
 def test_archive_and_stream_are_one_table(judge: Judge, url: str, make: Make, job: Callable[..., Any]) -> None:

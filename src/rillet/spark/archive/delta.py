@@ -175,6 +175,12 @@ class DeltaArchive:
         change = ArchiveChange([part for _, part in merged], gone, offset=manifest.offset, schema=manifest.schema)
         return self._commit(manifest, change, data_change=False)
 
+    def remove(self, manifest: ArchiveManifest, folders: Sequence[str]) -> ArchiveManifest:
+        """Commit the removal of all files of some folders; `vacuum` deletes them later. Return the new manifest."""
+        gone = [file.path for folder in folders for file in manifest.files.in_folder(folder)]
+        change = ArchiveChange([], gone, offset=manifest.offset, schema=manifest.schema)
+        return self._commit(manifest, change, data_change=True)
+
     def mergeable(self, manifest: ArchiveManifest, least: int, target: int) -> list[list[Part]]:
         """Return lists of adjacent small files to merge."""
         return self._small.runs(manifest.files, least, target)

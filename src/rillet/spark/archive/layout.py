@@ -22,6 +22,9 @@ the writer is killed, the next writer completes these steps (`settle`):
                   _rillet/replaced gets links to the files that were merged
                3  commit: merged files instead of the old ones, swap {folder: new folder}
                4  exchange old and new folder in one step (renameat2, RENAME_EXCHANGE); remove the old folder
+    remove     1  _rillet/replaced gets links to the files of the removed folders; an empty folder in staging for each
+               2  commit: without these files, swap {folder: empty folder}
+               3  rename each folder onto its empty folder in staging; remove it there
     new base   1  the whole manifest, with the changes of this commit, replaces manifest.json: the commit
                2  remove the increments that it contains
 
@@ -360,6 +363,17 @@ class Archive:
         self._tidy()
         return new
 
+    def remove(self, manifest: ArchiveManifest, folders: Sequence[str]) -> ArchiveManifest:
+        """Commit the removal of all files of some folders; return the new manifest."""
+        gone = [file.path for folder in folders for file in manifest.files.in_folder(folder)]
+        swap = {folder: self.stage() for folder in folders}
+        for path in gone:
+            link(self.path / path, self.path / REPLACED / f"{path}.old")
+        self.at("merged")
+        new = self._commit(manifest, ArchiveChange([], gone, time.time(), swap=swap))
+        self._tidy()
+        return new
+
     def _tidy(self) -> None:
         """Remove empty folders in staging; the next writer removes the other folders there."""
         with suppress(OSError):
@@ -455,19 +469,33 @@ class Archive:
                 folders.add(target.parent)
         for folder, staged in manifest.swap.items():
             self._swap(manifest, folder, staged)
-            folders.add(self.path / folder)
-            new.add((self.path / folder).parent)
+            if manifest.files.in_folder(folder):
+                folders.add(self.path / folder)
+            new |= {(self.path / folder).parent, self.path}
         if again and folders:
             new |= {folder.parent for folder in folders} | {self.path}
         for target in folders | new:
-            sync(target)
+            if target.exists():  # the folder of a date whose days were removed does not
+                sync(target)
         missing = [final for final in manifest.place if not (self.path / final).exists()]
         if missing:
             raise ArchiveError(f"rillet: the archive {self.path} lacks {missing[0]}, which its manifest lists")
 
     def _swap(self, manifest: ArchiveManifest, folder: str, staged: str) -> None:
-        """Exchange a compacted folder with the old folder, unless that is already done; remove the old folder."""
+        """Exchange a compacted folder with the old folder, unless that is already done; remove the old folder.
+
+        If the commit has removed all files of the folder, remove the folder, and that of its date if it is empty.
+        """
         files = manifest.files.in_folder(folder)
+        if not files:
+            if (self.path / folder).exists():
+                (self.path / staged).mkdir(parents=True, exist_ok=True)
+                os.replace(self.path / folder, self.path / staged)
+                self.at("exchanged")
+            shutil.rmtree(self.path / staged, ignore_errors=True)
+            with suppress(OSError):
+                os.rmdir((self.path / folder).parent)
+            return
         fresh = [file.path for file in files if file.path.endswith(f"_c{manifest.commit}.parquet")]
         if not all((self.path / path).exists() for path in fresh):
             exchange(self.path / staged, self.path / folder)

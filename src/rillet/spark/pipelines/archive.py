@@ -22,6 +22,7 @@ from __future__ import annotations
 import argparse
 import json
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 from rillet.spark.archive.backends import FORMATS, AnyArchive, open_archive
 from rillet.spark.archive.delta import DeltaArchive
 from rillet.spark.archive.files import ArchiveError
-from rillet.spark.archive.layout import NO_OBJECTS
+from rillet.spark.archive.layout import DAY_MS, NO_OBJECTS
 from rillet.spark.archive.manifest import ArchiveManifest, Part
 from rillet.spark.archive.targets import FileTarget
 from rillet.spark.option_types import duration, whole_number
@@ -65,6 +66,7 @@ class FileOptions:
     target_bytes: int = TARGET
     compression: str = "zstd"
     keep_replaced: float | None = None  # None: the default of the archive's format
+    keep: float | None = None  # None: forever
 
 
 @dataclass
@@ -78,6 +80,7 @@ class ArchiveSummary:
     trimmed: int = 0
     merged: int = 0
     into: int = 0
+    removed: int = 0  # Entries that the retention has removed from the archive.
     vacuumed: int = 0  # Files of a Delta table that no version needs any more.
     lost: int = 0  # Entries that were certainly removed before they were archived.
     unsure: bool = False  # Whether more entries may have been lost.
@@ -91,6 +94,8 @@ class ArchiveSummary:
             text += f", {self.trimmed:,} trimmed" if self.trimmed else ", nothing trimmed"
         if self.merged:
             text += f", {counted(self.merged, 'small file')} merged into {self.into:,}"
+        if self.removed:
+            text += f", {counted(self.removed, 'old entry', 'old entries')} removed from the archive"
         if self.lost:
             text += f", {'at least ' * self.unsure}{counted(self.lost, 'entry', 'entries')} lost before archiving"
         elif self.unsure:
@@ -106,6 +111,7 @@ def archive(
     every: float | None = None,
     stop: threading.Event | None = None,
     trim: bool = False,
+    keep: float | None = None,
     small_files: int = SMALL_FILES,
     target_bytes: int = TARGET,
     compression: str = "zstd",
@@ -119,11 +125,12 @@ def archive(
     """Append the new entries of streams to an archive: once, or every `every` seconds until `stop` is set.
 
     spark: a session, or None to read and write in this process, without Java. options: the source's options.
-    schema: typed columns instead of the map `fields`; an archive keeps its first schema.
+    schema: typed columns instead of the map `fields`; an archive keeps its first schema. keep: seconds; whole days that
+    ended longer ago are removed from the archive.
     format: `rillet` (a folder, the default) or `delta` (a Delta table; the default for URLs, and where one exists).
     storage_options: the object store's settings, as for deltalake. merge_schema: new columns extend a Delta table.
     """
-    files = FileOptions(small_files, target_bytes, compression, keep_replaced)
+    files = FileOptions(small_files, target_bytes, compression, keep_replaced, keep)
     job = Job(
         open_archive(to, format, storage_options, merge_schema), options, schema, TaskRunner.of(spark), files,
         trim=trim, stop=stop, progress=progress,
@@ -294,10 +301,14 @@ def merge_small(
 ) -> ArchiveManifest:
     """Merge the small files of each archive folder that has `small_files` of them; return the new manifest.
 
-    Also remove files that were replaced more than `keep_replaced` seconds ago.
+    Also remove the days that ended more than `keep` seconds ago, and files that were replaced more than `keep_replaced`
+    seconds ago.
     """
     from rillet.spark.pipelines.parquet import merge_parts
 
+    if files.keep is not None and (old := old_folders(manifest, time.time() - files.keep)):
+        done.removed += sum(file.rows for folder in old for file in manifest.files.in_folder(folder))
+        manifest = archive.remove(manifest, old)
     manifest = archive.forget(manifest, archive.keep_replaced if files.keep_replaced is None else files.keep_replaced)
     runs = archive.mergeable(manifest, files.small_files, files.target_bytes)
     if runs and not archive.can_merge():
@@ -325,6 +336,17 @@ def merge_small(
     return manifest
 
 
+def old_folders(manifest: ArchiveManifest, before: float) -> list[str]:
+    """Return the folders of the days that ended before a time, in seconds since 1970. O(folders)"""
+    last = int(before * 1000) // DAY_MS  # the day that contains the time; None is beyond the year 9999
+    found = []
+    for folder in manifest.files.folders():
+        day = manifest.files.in_folder(folder)[0].day
+        if day is not None and day < last:
+            found.append(folder)
+    return sorted(found)
+
+
 # ---- the command --------------------------------------------------------------------------------------------------
 
 SMALL_WITHOUT_SPARK = True
@@ -344,6 +366,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--every", type=duration, metavar="TIME", help="keep running, with a batch every 30s, 5m ...")
     add("--trim", action="store_true", help="trim archived entries that no group needs")
     add("--compact", action="store_true", help="merge small files and exit; needs no source")
+    add("--keep", type=duration, metavar="TIME", help="remove days from the archive that ended longer ago: 90d")
     add("--small-files", type=whole_number(2), default=SMALL_FILES, metavar="N",
         help=f"merge the files of a day when this many are small (default: {SMALL_FILES})")  # fmt: skip
     add("--file-size", type=cli_arguments.byte_size, default=TARGET, metavar="SIZE",
@@ -365,7 +388,7 @@ def _folder(text: str) -> Path | str:
 def argument_errors(options: argparse.Namespace) -> list[str]:
     if options.compact:
         others = {
-            "--trim": options.trim, "--every": options.every, "--schema": options.schema,
+            "--trim": options.trim, "--keep": options.keep, "--every": options.every, "--schema": options.schema,
             "--merge-schema": options.merge_schema, "--format": options.format,
         }  # fmt: skip
         return [f"--compact only merges: it cannot be combined with {flag}" for flag, value in others.items() if value]
@@ -389,6 +412,7 @@ def run(options: argparse.Namespace) -> int:
         with cli_common.progress_bar(f"archiving into {options.to}") as bar:
             done = archive(
                 runner, options.to, schema=options.schema, every=options.every, stop=stop, trim=options.trim,
+                keep=options.keep,
                 small_files=options.small_files, target_bytes=options.file_size, compression=options.compression,
                 keep_replaced=options.keep_replaced, format=options.format,
                 storage_options=dict(options.storage_option), merge_schema=options.merge_schema, progress=bar,

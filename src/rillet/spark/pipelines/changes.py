@@ -194,6 +194,7 @@ def changes(
     target_bytes: int = TARGET,
     compression: str = "zstd",
     keep_replaced: float | None = None,
+    keep: float | None = None,
     progress: Progress = silent,
     **options: str,
 ) -> ChangesSummary:
@@ -201,11 +202,12 @@ def changes(
 
     spark: a session, or None to read and write in this process, without Java. options: those of
     format("rillet.changes"); `folder` is by default in the first output's folder. With a state table, a new job begins
-    with a snapshot. schema: typed columns of added entries. buckets: of a new state table.
+    with a snapshot. schema: typed columns of added entries. buckets: of a new state table. keep: seconds; whole days
+    that ended longer ago are removed from the archive.
     """
     if wrong := problems(archive, state, options):
         raise OptionError(f"rillet: {'; '.join(wrong)}")
-    files = FileOptions(small_files, target_bytes, compression, keep_replaced)
+    files = FileOptions(small_files, target_bytes, compression, keep_replaced, keep)
     job = ChangesJob(
         archive, state, options, schema, TaskRunner.of(spark), files, buckets=buckets, stop=stop, progress=progress
     )  # fmt: skip
@@ -350,6 +352,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--state", type=cli_arguments.local_folder, metavar="FOLDER", help="keep the value of every key in this table")
     add("--schema", help="typed columns of added entries, for the archive: 'carrier string, delay double'")
     add("--every", type=duration, metavar="TIME", help="keep running, with a batch every 30s, 5m ...")
+    add("--keep", type=duration, metavar="TIME", help="remove days from the archive that ended longer ago: 90d")
     add("--buckets", type=whole_number(1), default=BUCKETS, metavar="N",
         help=f"the number of files of a new state table (default: {BUCKETS})")  # fmt: skip
     add("--small-files", type=whole_number(2), default=SMALL_FILES, metavar="N",
@@ -393,7 +396,8 @@ def run(options: argparse.Namespace) -> int:
             done = changes(
                 runner, archive=options.archive, state=options.state, schema=options.schema, every=options.every,
                 stop=stop, buckets=options.buckets, small_files=options.small_files, target_bytes=options.file_size,
-                compression=options.compression, keep_replaced=options.keep_replaced, progress=bar, **given,
+                compression=options.compression, keep_replaced=options.keep_replaced, keep=options.keep,
+                progress=bar, **given,
             )  # fmt: skip
     print(f"{done.line()}; in {runner.used}")
     return cli_common.FAILED if done.state.refused else cli_common.DONE
