@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import urlsplit
@@ -13,6 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 
 import rillet
+from rillet.errors import StoreClosed
 from rillet.persistence.disk import Disk
 from rillet.persistence.segments.segment import FilePart
 from rillet.protocol.reply_parser import INCOMPLETE, ReplyParser
@@ -151,6 +155,112 @@ def test_parts_that_the_system_forgets_are_read_in_the_end(
 ) -> None:
     monkeypatch.setattr(Disk, "is_cached", lambda *_: False)
     assert [entry[0] for entry in client().call("XRANGE s 100-0 + COUNT 3")] == [b"100-0", b"101-0", b"102-0"]
+
+
+# -- in this process -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[rillet.Store]:
+    with rillet.open(tmp_path / "store", stream_memory=LIMIT) as store:
+        fill(store, FEW)
+        store.execute("XGROUP", "CREATE", "s", "g", 0)
+        settled(store)
+        yield store
+
+
+FEW = 4000
+FIRST = [b"1-0", b"2-0", b"3-0"]
+LINES = ["XRANGE s - + COUNT 3", "XREAD COUNT 3 STREAMS s 0-0", "XREADGROUP GROUP g c COUNT 3 STREAMS s >"]
+
+
+def entry_ids(line: str, reply: Any) -> list[bytes]:
+    return [entry[0] for entry in (reply[0][1] if line.startswith("XREAD") else reply)]
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_other_threads_do_not_wait(line: str, store: rillet.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = SlowDisk(monkeypatch)
+    with ThreadPoolExecutor(1) as pool:
+        reply = pool.submit(store.execute, *line.split())
+        assert disk.asked.wait(SECONDS)
+        assert store.execute("XLEN", "s") == FEW
+        assert store.execute("XADD", "s", "*", "n", 0)
+        assert not reply.done()
+        disk.go_on.set()
+        assert entry_ids(line, reply.result(SECONDS)) == FIRST
+    assert store.execute("XLEN", "s") == FEW + 1
+    assert store.execute("XPENDING", "s", "g")[0] == (3 if "GROUP" in line else 0)
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_other_tasks_do_not_wait(line: str, store: rillet.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = SlowDisk(monkeypatch)
+
+    async def main() -> None:
+        there = store.aio()
+        reply = asyncio.create_task(there.execute(*line.split()))
+        assert await asyncio.to_thread(disk.asked.wait, SECONDS)
+        assert await there.execute("XLEN", "s") == FEW
+        cancelled = asyncio.create_task(there.execute(*line.replace("COUNT 3", "COUNT 4").split()))
+        await asyncio.sleep(0)
+        await there.execute("PING")
+        cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+        disk.go_on.set()
+        assert entry_ids(line, await reply) == FIRST
+
+    asyncio.run(main())
+    assert store.execute("XPENDING", "s", "g")[0] == (3 if "GROUP" in line else 0)
+
+
+def test_who_keeps_the_lock_reads_at_once(store: rillet.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = SlowDisk(monkeypatch)
+    disk.go_on.set()
+    for reply in store.execute_many([LINES[0].split(), LINES[0].split()]):
+        assert entry_ids(LINES[0], reply) == FIRST
+    with store.transaction() as pipeline:
+        pipeline.execute(*LINES[0].split())
+    assert not disk.asked.is_set()
+    with store.transport.lock:  # type: ignore[attr-defined]
+        assert entry_ids(LINES[2], store.execute(*LINES[2].split())) == FIRST
+    assert store.execute("XPENDING", "s", "g")[0] == 3
+
+
+def test_a_call_that_is_interrupted(store: rillet.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = SlowDisk(monkeypatch)
+
+    class Interrupt(Exception):
+        pass
+
+    def raises(*_: object) -> None:
+        raise Interrupt
+
+    def interrupt() -> None:
+        assert disk.asked.wait(SECONDS)
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, raises)
+    try:
+        threading.Thread(target=interrupt).start()
+        with pytest.raises(Interrupt):
+            store.execute(*LINES[2].split())
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    disk.go_on.set()
+    assert entry_ids(LINES[2], store.execute(*LINES[2].split())) == FIRST
+
+
+def test_a_store_that_is_closed_meanwhile(store: rillet.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = SlowDisk(monkeypatch)
+    with ThreadPoolExecutor(1) as pool:
+        reply = pool.submit(store.execute, *LINES[2].split())
+        assert disk.asked.wait(SECONDS)
+        store.close()
+        with pytest.raises(StoreClosed):
+            reply.result(SECONDS)
+    disk.go_on.set()
 
 
 def test_the_system_says_what_is_in_its_memory(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ waits like one that CLIENT PAUSE holds back, so its later commands keep their or
 the system, the command runs from its beginning, in one step, with the stream as it is then. If parts have left that
 memory again after some rounds, it reads them itself.
 
-Only clients of a socket are held back. A call in this process, MULTI, a script and the replay of a log read what they
-need at once, and other clients wait meanwhile.
+Who waits: a client of a socket, and a thread or task of this process with a single command. A batch of commands of this
+process, MULTI, a script and the replay of a log read what they need at once, and others wait meanwhile.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ColdReads:
 
     def may_hold(self, session: Session) -> bool:
         """Return whether the client of this session can wait."""
-        return (session.transport is not None and session.can_block and not session.state & _SILENT
+        return (session.patient and session.can_block and not session.state & _SILENT
                 and self._round < _MOST_ROUNDS)  # fmt: skip
 
     def hold(self, session: Session, argv: list[bytes], absent: Sequence[Absent]) -> None:
@@ -68,17 +68,23 @@ class ColdReads:
 
     def _go_on(self, blocked: BlockedClient, number: int) -> None:
         """Run a command from its beginning; the caller holds the lock."""
-        session = blocked.session
-        if session.blocked is not blocked:  # the client has left
-            return
+        if blocked.session.blocked is blocked:  # else the client has left
+            self._again(blocked, number)
+            self._engine.blocking.wake(blocked.session)
+
+    def run_now(self, session: Session) -> None:
+        """Run a command that was held back, and let it read by itself; the caller holds the lock, and keeps it."""
+        if session.blocked is not None and session.blocked.postponed:
+            self._again(session.blocked, _MOST_ROUNDS)
+
+    def _again(self, blocked: BlockedClient, number: int) -> None:
         engine = self._engine
-        engine.blocking.unblock(session)
+        engine.blocking.unblock(blocked.session)
         self._round = number
         try:
-            engine.execute(session, blocked.argv)
+            engine.execute(blocked.session, blocked.argv)
         finally:
             self._round = 0
-        engine.blocking.wake(session)
 
     def close(self) -> None:
         """End the thread."""

@@ -58,7 +58,7 @@ class Session:
         "engine", "db", "out", "id", "name", "account", "state", "watcher", "queue", "blocked", "dirty",
         "propagated", "argv", "command", "on_wake", "transport", "created_ms", "last_ms", "lib_name",
         "lib_ver", "extra", "subscriptions", "pushes", "on_message", "tracking",
-        "commands", "logged", "batch_ms", "batch_value",
+        "commands", "logged", "batch_ms", "batch_value", "patient",
     )  # fmt: skip
     engine: public[CommandEngine]
     db: public[Database]
@@ -89,6 +89,7 @@ class Session:
     logged: public[cython.bint]
     batch_value: public[Any]
     batch_ms: public[cython.longlong]
+    patient: public[cython.bint]
 
     def __init__(self, engine: CommandEngine, db: Database, session_id: int) -> None:
         self.engine = engine
@@ -127,6 +128,8 @@ class Session:
         # Shared by consecutive calls of a command: the time (0: not read), and a value that they use.
         self.batch_ms = 0
         self.batch_value = None
+        # Whether a command may wait for the disk, and reply later (host/cold_reads.py).
+        self.patient = False
         # Whether the changes of the running command are logged or replicated.
         self.logged = False
 

@@ -152,6 +152,7 @@ class ClientConnection:
         self.transport = socket
         self.session = self.engine.session()
         self.session.transport = self
+        self.session.patient = True
         self.session.on_message = self
         self.take_settings()
         server.connections[self] = None

@@ -142,6 +142,7 @@ class InProcessTransport(ThreadSessions):
         together = len(commands) > 1 or is_waiting(self.lock)
         with self.lock:
             session = self._new_session(ref(self._thread.presence))
+        session.patient = not inside
         local.session, local.apart, local.busy, local.draining = session, True, inside or together, False
         try:
             if inside:
@@ -268,8 +269,12 @@ class InProcessTransport(ThreadSessions):
             parser = CommandParser()
             parser.proto_max_bulk_len = self.engine.settings.proto_max_bulk_len
             parser.feed(data)
-            while self.engine.drain(session, parser, 1 << 62):
-                pass
+            session.patient = False
+            try:
+                while self.engine.drain(session, parser, 1 << 62):
+                    pass
+            finally:
+                session.patient = True
             raw: bytes | None = b""
             if receiver is None:
                 raw = session.out.take_bytes()
@@ -316,10 +321,14 @@ class InProcessTransport(ThreadSessions):
                 raise StoreClosed("the store is closed")
             log = self.engine.log
             began = 0 if log is None else log.position
-            for argv in commands:
-                if not self.engine.execute(session, argv):
-                    # No other thread can unblock the session while this thread holds the lock.
-                    self.engine.blocking.expire(session)
+            session.patient = False
+            try:
+                for argv in commands:
+                    if not self.engine.execute(session, argv):
+                        # No other thread can unblock the session while this thread holds the lock.
+                        self.engine.blocking.expire(session)
+            finally:
+                session.patient = True
             return session.out.take_bytes(), log, 0 if log is None else log.write(began)
 
     def is_steady(self, *commands: list[bytes]) -> bool:
@@ -380,6 +389,8 @@ class InProcessTransport(ThreadSessions):
         """
         if self.lock._is_owned() or is_waiting(self.lock):
             with self.lock:
+                if self.engine.cold_reads is not None:
+                    self.engine.cold_reads.run_now(session)
                 self.engine.blocking.expire(session)
         while (remaining := self._briefly(self._remaining, session)) is None or remaining > 0:
             session.on_wake.sleep(remaining)

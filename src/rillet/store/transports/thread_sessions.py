@@ -204,6 +204,7 @@ class ThreadSessions:
         session = self.engine.session()
         session.db = self.engine.databases[self.database]
         session.on_wake = wakener
+        session.patient = True
         self._sessions[session] = thread
         return session
 
