@@ -27,7 +27,8 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 import rillet
-from rillet import AsyncStream, Stream
+from rillet import Stream
+from rillet.aio import AsyncStream
 
 END = "end"
 

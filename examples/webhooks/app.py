@@ -37,6 +37,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 import rillet
+from rillet.aio import AsyncMessage
 
 LIMIT, WINDOW = 60, 60.0  # hooks of one source per number of seconds
 RETRY = 30.0  # seconds after which a hook that failed is handled again
@@ -44,10 +45,10 @@ ATTEMPTS = 5
 KEEP = 100_000  # hooks in the stream
 KEEP_ALIVE = 15.0  # seconds after which an idle event stream gets a comment, so that proxies keep it open
 
-Handler = Callable[[rillet.AsyncMessage], Awaitable[None]]
+Handler = Callable[[AsyncMessage], Awaitable[None]]
 
 
-async def print_hook(hook: rillet.AsyncMessage) -> None:
+async def print_hook(hook: AsyncMessage) -> None:
     """Handle a hook: replace this function by your own."""
     print(f"{hook.id} from {hook['source']}: {hook['body']}", flush=True)
 

@@ -20,6 +20,7 @@ from starlette.testclient import TestClient
 
 import rillet
 from examples.webhooks import app
+from rillet.aio import AsyncMessage
 from rillet.testing import StoreClock
 
 SECRET = "a secret"
@@ -32,7 +33,7 @@ class Handler:
         self.calls: Queue[tuple[str, int]] = Queue()
         self.failures = 0
 
-    async def __call__(self, hook: rillet.AsyncMessage) -> None:
+    async def __call__(self, hook: AsyncMessage) -> None:
         self.calls.put((hook["body"], hook.deliveries))
         if self.failures:
             self.failures -= 1

@@ -20,6 +20,7 @@ import redis
 import rillet
 from rillet.cli import main
 from rillet.cli.restore import second_of
+from rillet.errors import NotAStore
 from rillet.persistence.aof.frames import frame
 from rillet.persistence.checking import check
 from rillet.persistence.rdb.writer import write_rdb
@@ -328,7 +329,7 @@ def test_a_backup_that_is_killed_leaves_no_data(tmp_path: Path) -> None:
     killed = subprocess.run([sys.executable, "-c", code], check=False)
     assert killed.returncode == -signal.SIGKILL
     assert [one.name.startswith(".partial-") for one in (tmp_path / "copy").iterdir()] == [True]
-    with pytest.raises(rillet.NotAStore):
+    with pytest.raises(NotAStore):
         rillet.open(tmp_path / "copy")
 
 

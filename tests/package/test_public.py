@@ -14,6 +14,8 @@ from typing import get_args, get_type_hints
 import pytest
 
 import rillet
+import rillet.aio
+import rillet.records
 from rillet import errors
 from rillet.cli import info, main
 from rillet.store import aio
@@ -50,20 +52,35 @@ def test_the_page_about_stability_lists_the_public_names() -> None:
     table = text.split("| `rillet.` | |\n", 1)[1].split("\n\n", 1)[0]
     listed = re.findall(r"`(\w+)`", " ".join(row.split(" | ")[1] for row in table.splitlines()[1:]))
     assert sorted(listed) == sorted(rillet.__all__)
+    for module, public in ((rillet.aio, rillet.aio.__all__), (rillet.records, rillet.records.__all__),
+                           (errors, _errors() - set(rillet.__all__))):  # fmt: skip
+        (row,) = re.findall(rf"^\| `{module.__name__}`[^|]*\|(.*)\|$", text, re.MULTILINE)
+        assert sorted(re.findall(r"`(\w+)`", row)) == sorted(public)
+        assert all(getattr(module, name) is not None for name in public)
 
 
-def test_every_error_and_every_class_of_the_api_is_public() -> None:
-    raised = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)}
+def _errors() -> set[str]:
+    return {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)}
+
+
+def test_the_public_modules_share_no_name() -> None:
+    several: list[set[str]] = [set(rillet.__all__), set(rillet.aio.__all__), set(rillet.records.__all__)]
+    assert sum(map(len, several)) == len(several[0] | several[1] | several[2])
+    assert _errors().isdisjoint(several[1] | several[2])
+
+
+def test_every_class_of_the_api_is_public() -> None:
     asyncio = {name for name in vars(aio) if name.startswith("Async")} - {"AsyncCalls", "AsyncIterator"}
-    assert raised | asyncio <= set(rillet.__all__)
+    assert asyncio <= set(rillet.aio.__all__)
+    assert {"RilletError", "CommandError", "StoreError"} <= _errors() & set(rillet.__all__)
 
 
 def test_what_the_api_returns_accepts_and_raises_is_public() -> None:
-    for name in ("Codec", "IDLike", "NoConnection", "NotSent", "Position", "Recovery", "StoreServer"):
+    for name in ("Codec", "IDLike", "NoConnection", "NotSent", "Position", "StoreServer"):
         assert name in rillet.__all__
         assert getattr(rillet, name) is not None
 
-    def at(where: rillet.Position, exact: rillet.IDLike) -> rillet.Recovery | rillet.StoreServer | None:
+    def at(where: rillet.Position, exact: rillet.IDLike) -> rillet.records.Recovery | rillet.StoreServer | None:
         return None
 
     assert set(get_type_hints(at)) == {"where", "exact", "return"}
@@ -71,7 +88,7 @@ def test_what_the_api_returns_accepts_and_raises_is_public() -> None:
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="module 'rillet' has no attribute 'opened'"):
+    with pytest.raises(AttributeError, match="module 'rillet' has no attribute 'opened': more names are in rillet.aio"):
         _ = rillet.opened
 
 

@@ -133,7 +133,7 @@ def test_a_store_omits_refused_commands_and_says_so(
         pass
     (log,) = (tmp_path / "x" / "appendonlydir").glob("*.incr.aof")
     log.write_bytes(log_with_refused_commands())
-    with pytest.raises(rillet.LogCorrupt, match=r"'XADD text 99-0' was refused: WRONGTYPE .*; aof_load_refused=True "
+    with pytest.raises(LogCorrupt, match=r"'XADD text 99-0' was refused: WRONGTYPE .*; aof_load_refused=True "
                        r"\(rillet serve --aof-load-refused yes\) logs and omits such commands; "
                        r"`rillet check \S+ --salvage OUT` writes"):  # fmt: skip
         rillet.open(tmp_path / "x", **how)

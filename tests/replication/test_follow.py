@@ -17,6 +17,7 @@ import redis
 import rillet
 from rillet.errors import ChangesLost, MasterDown, NotAStore, ReadOnly, StoreClosed, StoreError, StoreTimeout
 from rillet.protocol.command_parser import pack_command
+from rillet.records import Change
 from rillet.replication.applier import Applier
 from rillet.store.follow import directory
 from tests.authority import make_authority
@@ -58,7 +59,7 @@ class Mirror:
             session.enter("follow")
             self._applier = Applier(session, 0, self.refused.append)
 
-    def take(self, change: rillet.Change) -> None:
+    def take(self, change: Change) -> None:
         """Apply a change."""
         with self._lock:  # else the store's own thread, which tidies up, works in the middle of a command
             self._applier.feed(pack_command([b"SELECT", b"%d" % change.database]) + pack_command(change.words))

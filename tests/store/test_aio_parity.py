@@ -13,14 +13,8 @@ from typing import Any, TypeVar
 import pytest
 
 import rillet
-from rillet import (
-    AsyncPartitionedConsumer,
-    AsyncPartitionedGroup,
-    AsyncPartitionedStream,
-    PartitionedConsumer,
-    PartitionedGroup,
-    PartitionedStream,
-)
+from rillet import PartitionedConsumer, PartitionedGroup, PartitionedStream
+from rillet.aio import AsyncPartitionedConsumer, AsyncPartitionedGroup, AsyncPartitionedStream
 from rillet.store import aio
 from rillet.store.aio.group import AsyncMessageReader
 from rillet.store.aio.script import AsyncScript, AsyncStoredFunction

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from rillet import ConsumerInfo, GroupInfo, Message, PendingSummary, Store
+from rillet import Message, Store
 from rillet.errors import BusyGroup, CommandError, NoGroup
+from rillet.records import ConsumerInfo, GroupInfo, PendingSummary
 from rillet.store.group import Consumer, Group
 from rillet.types.stream.id import StreamID
 

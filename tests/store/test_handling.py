@@ -17,8 +17,10 @@ from typing import Any
 import pytest
 
 import rillet
-from rillet import Handled, Message, Store
+from rillet import Message, Store
+from rillet.aio import AsyncMessage
 from rillet.errors import StoreClosed, WrongType
+from rillet.records import Handled
 from rillet.store.handling import BACKOFF
 from tests.store.conftest import only
 
@@ -285,7 +287,7 @@ def test_the_asyncio_form_awaits_handlers(store: Store) -> None:
         group = store.aio().stream("jobs").group("workers")
         gate = asyncio.Barrier(3)
 
-        async def handle(message: rillet.AsyncMessage) -> None:
+        async def handle(message: AsyncMessage) -> None:
             if message.id.ms <= 3:
                 async with asyncio.timeout(20):
                     await gate.wait()  # only if three handlers work at the same time
@@ -311,7 +313,7 @@ def test_a_cancelled_run_ends_all_loops(store: Store) -> None:
         ended: list[str] = []
         began = asyncio.Event()
 
-        async def handle(message: rillet.AsyncMessage) -> None:
+        async def handle(message: AsyncMessage) -> None:
             try:
                 began.set()
                 await asyncio.sleep(3600)

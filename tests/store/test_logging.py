@@ -14,6 +14,7 @@ import pytest
 
 import rillet
 from rillet import loggers
+from rillet.errors import Misconf
 from tests.cluster import running_cluster
 from tests.judge import redis_binary
 from tests.store.process import Other
@@ -78,7 +79,7 @@ def add_until_refused(store: rillet.Store) -> None:
     for _ in range(2000):
         try:
             store.stream("s").add({"n": 2})
-        except rillet.Misconf:
+        except Misconf:
             return
         subprocess.run(["sleep", "0.01"], check=True)
 
@@ -101,7 +102,7 @@ def test_a_failed_write_and_its_recovery(tmp_path: Path, lines: Lines) -> None:
             try:
                 store.stream("s").add({"n": 3})
                 break
-            except rillet.Misconf:
+            except Misconf:
                 subprocess.run(["sleep", "0.01"], check=True)
         assert has(lines, "rillet.log", logging.WARNING, "AOF write error looks solved")
 
@@ -160,7 +161,7 @@ with rillet.open(path, maxclients=1) as store, store.serve() as served:
     while True:
         try:
             store.stream("s").add({"n": 2})
-        except rillet.Misconf:
+        except rillet.errors.Misconf:
             break
     pathlib.Path(path + ".moved").rename(path)
 """

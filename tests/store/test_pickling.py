@@ -18,6 +18,7 @@ import pytest
 
 import rillet
 from rillet import Consumer, Counter, Hash, Message, Store, Stream, errors
+from rillet.errors import ReadOnly
 from tests.forked import ROOT
 from tests.store.conftest import Frontend, only
 from tests.variants import long
@@ -123,7 +124,7 @@ def test_a_copy_has_the_same_options(tmp_path: Path) -> None:
         data = pickle.dumps(store)
     with pickle.loads(data) as copy:
         assert copy.execute("GET", "a") == b"1"
-        with pytest.raises(rillet.ReadOnly):
+        with pytest.raises(ReadOnly):
             copy.execute("SET", "a", "2")
 
 

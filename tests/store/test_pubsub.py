@@ -13,8 +13,9 @@ import pytest
 import redis
 
 import rillet
-from rillet import ChannelMessage, Store, Subscription
+from rillet import Store, Subscription
 from rillet.errors import CommandError, StoreClosed, StoreError
+from rillet.records import ChannelMessage
 from tests.store.conftest import Frontend
 from tests.store.process import Other
 

@@ -345,7 +345,7 @@ def test_an_rdb_file_is_read(tmp_path: Path) -> None:
     before = backup.read_bytes()
     with rillet.open(backup, readonly=True) as store:
         assert store.stream("s").length() == 1
-        with pytest.raises(rillet.ReadOnly):
+        with pytest.raises(ReadOnly):
             store.stream("s").add({"n": 2})
         with pytest.raises(rillet.CommandError, match="there is no stream 'nope'"):
             store.stats("nope")
@@ -353,5 +353,5 @@ def test_an_rdb_file_is_read(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [backup]
     other = tmp_path / "other.txt"
     other.write_text("REDIR")
-    with pytest.raises(rillet.NotAStore, match="neither the directory of a store nor an RDB file"):
+    with pytest.raises(NotAStore, match="neither the directory of a store nor an RDB file"):
         rillet.open(other, readonly=True)

@@ -12,6 +12,7 @@ import pytest
 
 import rillet
 from rillet.cli import main
+from rillet.errors import LogCorrupt
 from tests.forked import ran
 
 # Adds an entry in a store and is killed with it open.
@@ -117,7 +118,7 @@ def test_the_error_of_a_damaged_log_names_the_remedy(tmp_path: Path, how: dict[s
     data[len(data) // 2] ^= 0xFF
     log.write_bytes(data)
     remedy = f"; `rillet check '{path}' --salvage OUT` writes everything sound to the new directory OUT"
-    with pytest.raises(rillet.LogCorrupt, match=re.escape(remedy) + "$") as caught:
+    with pytest.raises(LogCorrupt, match=re.escape(remedy) + "$") as caught:
         rillet.open(path, **how)
     assert (caught.value.path, str(caught.value).count("\n")) == (str(log), 0)
     assert isinstance(caught.value, rillet.StoreError)  # as every error about a directory that cannot be opened

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import rillet
+from rillet.aio import AsyncMessage
 from rillet.errors import NotSent, OutcomeUnknown, TransactionConflict
 from tests.judge import free_port, redis_binary
 from tests.server.restarted import RestartedServer
@@ -46,7 +47,7 @@ def acknowledge(message: rillet.Message) -> None:
             pass
 
 
-async def acknowledge_async(message: rillet.AsyncMessage) -> None:
+async def acknowledge_async(message: AsyncMessage) -> None:
     """Do the same for a message of the asyncio API."""
     while True:
         try:
