@@ -215,6 +215,36 @@ def test_other_tasks_do_not_wait(line: str, store: rillet.Store, monkeypatch: py
     assert store.execute("XPENDING", "s", "g")[0] == (3 if "GROUP" in line else 0)
 
 
+@pytest.mark.parametrize("line", [
+    "XREADGROUP GROUP g c COUNT 3 STREAMS s 0", "XCLAIM s g d 0 4-0 9-0", "XCLAIM s g d 0 7-0 JUSTID",
+    "XAUTOCLAIM s g d 0 2-0 COUNT 2", "XDEL s 100-0 3000-0 5-0 99999-0", "XDELEX s DELREF IDS 2 200-0 3-0",
+    "XACKDEL s g IDS 3 1-0 2-0 50-0",
+])  # fmt: skip
+def test_commands_about_single_entries(line: str, store: rillet.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    with rillet.open() as plain:
+        fill(plain, FEW)
+        plain.execute("XGROUP", "CREATE", "s", "g", 0)
+        for one in (store, plain):
+            one.execute(*"XREADGROUP GROUP g c COUNT 20 STREAMS s >".split())
+        settled(store)
+        disk = SlowDisk(monkeypatch)
+        with ThreadPoolExecutor(1) as pool:
+            reply = pool.submit(store.execute, *line.split())
+            assert disk.asked.wait(SECONDS)
+            before = [one.execute("XPENDING", "s", "g") for one in (store, plain)]
+            assert before[0] == before[1]
+            assert [one.execute("XLEN", "s") for one in (store, plain)] == [FEW, FEW]
+            disk.go_on.set()
+            assert reply.result(SECONDS) == plain.execute(*line.split())
+        for question in ("XPENDING s g", "XLEN s", "XPENDING s g - + 30 d", "XRANGE s 0 300"):
+            found = [one.execute(*question.split()) for one in (store, plain)]
+            if question.endswith(" d"):  # IDs and deliveries; idle times differ
+                found = [[[entry[0], entry[3]] for entry in reply] for reply in found]
+            assert found[0] == found[1], question
+        hits = [one.info()["keyspace_hits"] for one in (store, plain)]
+        assert hits[0] == hits[1]
+
+
 def test_who_keeps_the_lock_reads_at_once(store: rillet.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = SlowDisk(monkeypatch)
     disk.go_on.set()
@@ -230,23 +260,29 @@ def test_who_keeps_the_lock_reads_at_once(store: rillet.Store, monkeypatch: pyte
 
 def test_a_call_that_is_interrupted(store: rillet.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = SlowDisk(monkeypatch)
+    raised = threading.Event()
 
     class Interrupt(Exception):
         pass
 
     def raises(*_: object) -> None:
-        raise Interrupt
+        if not raised.is_set():
+            raised.set()
+            raise Interrupt
 
     def interrupt() -> None:
         assert disk.asked.wait(SECONDS)
-        os.kill(os.getpid(), signal.SIGUSR1)
+        while not raised.wait(0.01):  # a signal that comes just before a thread sleeps does not wake it
+            os.kill(os.getpid(), signal.SIGUSR1)
 
     before = signal.signal(signal.SIGUSR1, raises)
+    sender = threading.Thread(target=interrupt)
+    sender.start()
     try:
-        threading.Thread(target=interrupt).start()
         with pytest.raises(Interrupt):
             store.execute(*LINES[2].split())
     finally:
+        sender.join()
         signal.signal(signal.SIGUSR1, before)
     disk.go_on.set()
     assert entry_ids(LINES[2], store.execute(*LINES[2].split())) == FIRST

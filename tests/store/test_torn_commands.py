@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import os
+import random
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +19,7 @@ import pytest
 import rillet
 from rillet import Store
 from rillet.store.transports.in_process import InProcessTransport
+from tests.store.test_stream_memory import fill, settled
 from tests.variants import by_speed
 
 # An exception from outside may come in a finalizer, which reports it.
@@ -170,3 +173,45 @@ def test_a_signal_handler_raises_in_the_first_command_that_formats_a_score() -> 
     """Each process forks before a command has run."""
     environment = {**os.environ, "PYTHONPATH": str(Path(rillet.__file__).parent.parent)}
     subprocess.run([sys.executable, "-c", FIRST_SCORE], env=environment, check=True)
+
+
+@pytest.mark.slow
+def test_commands_that_read_segments(tmp_path: Path) -> None:
+    """The disk gives other threads time to raise something, in the middle of a command that deletes or delivers."""
+    entries, together, read = 6000, 40, 20
+    places = entries // together
+    chance = random.Random(1)
+    numbers = iter(range(places // 2))
+
+    def chosen(place: int) -> range:
+        return range(place + 1, entries + 1, places)
+
+    def work(store: Store) -> None:
+        for place in numbers:
+            store.execute("XREADGROUP", "GROUP", "g", "c", "COUNT", read, "STREAMS", "s", ">")
+            store.execute("XDEL", "s", *chosen(place))
+
+    def worked(store: Store) -> None:
+        while True:
+            try:
+                work(store)
+                return
+            except Interrupt:
+                continue
+
+    with rillet.open(tmp_path / "store", stream_memory="64kb", appendfsync="no") as store:
+        fill(store, entries)
+        store.execute("XGROUP", "CREATE", "s", "g", 0)
+        settled(store)
+        worker = threading.Thread(target=worked, args=(store,))
+        worker.start()
+        while worker.is_alive():
+            time.sleep(chance.random() / 500)
+            _raise_in(worker)
+        assert store.execute("XPENDING", "s", "g")[0] % read == 0
+        left = {entry.id.ms for entry in store.stream("s").range()}
+        assert len(left) % together == 0
+        assert all(len(left.intersection(chosen(place))) in (0, together) for place in range(places))
+        payload = store.execute("DUMP", "s")
+    with rillet.open(tmp_path / "store") as store:
+        assert store.execute("DUMP", "s") == payload

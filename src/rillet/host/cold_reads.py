@@ -2,7 +2,7 @@
 
     command ── absent nodes ──► hold: its client is blocked ──► thread: load ──► the command begins again
 
-A command that reads a range of a stream asks first what the disk must read (`commands.stream.cold`). Its client then
+A command that needs entries of a stream asks first what the disk must read (`commands.stream.cold`). Its client then
 waits like one that CLIENT PAUSE holds back, so its later commands keep their order. When the parts are in the memory of
 the system, the command runs from its beginning, in one step, with the stream as it is then. If parts have left that
 memory again after some rounds, it reads them itself.

@@ -25,6 +25,7 @@ from rillet._cython import cython
 from rillet.commands.arguments import text
 from rillet.commands.stream import command
 from rillet.commands.stream.arguments import SYNTAX_ERROR, Interval, integer, option, read_id
+from rillet.commands.stream.cold import first_pending, must_wait
 from rillet.commands.stream.lookup import LOGGED_MS, find_or_create_consumer, lookup_read, require_stream_and_group
 from rillet.commands.stream.propagation import log_ack, log_claim, log_consumer, log_group_id
 from rillet.commands.stream.range import EntryWriter
@@ -217,6 +218,9 @@ def xclaim(session: Session, argv: list[bytes]) -> None:
         at += 1
     end = at
     _read_options(claim, argv, end, last)
+    if stream.sealed != 0 and must_wait(session, argv, stream, _ids(argv, 5, end)):
+        session.db.hits -= 1  # the lookup counts when the command begins again
+        return
     session.propagate_nothing()
     moved = less(claim.group.last_ms, claim.group.last_seq, last.ms, last.seq)
     if moved:
@@ -234,6 +238,17 @@ def xclaim(session: Session, argv: list[bytes]) -> None:
         log_group_id(session, claim.key, claim.group)
         session.dirty += 1
     session.out.insert_array(mark, claim.written)
+
+
+def _ids(argv: list[bytes], start: cython.Py_ssize_t, end: cython.Py_ssize_t) -> list[Any]:
+    """Return the IDs of some words, which are valid."""
+    reader: IDReader = IDReader()
+    found: list[Any] = []
+    at: cython.Py_ssize_t
+    for at in range(start, end):
+        reader.read(argv[at], 0, True)
+        found.append((reader.ms, reader.seq))
+    return found
 
 
 @cython.cfunc
@@ -284,12 +299,16 @@ def xautoclaim(session: Session, argv: list[bytes]) -> None:
     claim: ClaimRequest = ClaimRequest(session, argv, stream, group, body)
     claim.min_idle = max(0, min_idle)
     claim.justid = justid
-    session.propagate_nothing()
-    if claim.by_asking:
-        claim.find_consumer()
     pending: PendingIterator = PendingIterator(
         claim.group.table, claim.group.index, interval.start_ms, interval.start_seq
     )
+    if stream.sealed != 0 and must_wait(session, argv, stream, first_pending(pending, count)):
+        session.db.hits -= 1  # the lookup counts when the command begins again
+        return
+    pending.seek(interval.start_ms, interval.start_seq)
+    session.propagate_nothing()
+    if claim.by_asking:
+        claim.find_consumer()
     deleted: list[Any] = claim.take_from(pending, count)
     claim.finish()
     out.array(3)

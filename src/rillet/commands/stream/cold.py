@@ -1,6 +1,7 @@
 """Nodes that a command needs and the disk still has: they are read before the command runs.
 
     XRANGE, XREAD ...   `absent_between`   the sealed nodes of the range, as far as COUNT, that are not in memory
+    XCLAIM, XDEL ...    `absent_of`        those of single entries
                         ColdReads.hold     the client waits, a thread reads them, and the command begins again
 
 Nothing depends on the guess: a node that is absent all the same is read where it is needed, and other clients wait.
@@ -8,17 +9,21 @@ Nothing depends on the guess: a node that is absent all the same is read where i
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
+from rillet.runtime.session import Session
 from rillet.structs.rax_iterator import RaxIterator
 from rillet.types.stream.id import encode_key
 from rillet.types.stream.node import int_at
 from rillet.types.stream.nodes import SealedNodes
+from rillet.types.stream.pending import PendingIterator
 from rillet.types.stream.stream import Stream
 
 _COUNT = 6  # position of a node's entry count, after the listpack header
 _MOST = 8 << 20
 """The bytes of nodes that a command waits for; what it reads beyond them, it reads itself."""
+_MOST_PENDING = 4096
 
 
 def absent_between(
@@ -62,4 +67,48 @@ def absent_between(
     return absent
 
 
-__all__ = ["absent_between"]
+def absent_of(stream: Stream, ids: Iterable[tuple[int, int]]) -> list[Any]:
+    """Return what must be read of the nodes with these entries. O(log nodes) for each, up to 8 MiB of nodes"""
+    tree = RaxIterator(stream.rax)
+    size = 0
+    absent: dict[tuple[int, int], Any] = {}
+    for ident in ids:
+        key = encode_key(*ident)
+        if not tree.seek("<=", key) or not tree.next() or not isinstance(tree.data, SealedNodes):
+            continue
+        source, at = tree.data.source, tree.data.find(key)
+        index = source.absent(-1, 0)
+        if index is not None:
+            return [*absent.values(), index]
+        place = (id(source), tree.data.first + at)
+        if place in absent:
+            continue
+        part = source.absent(place[1], 1)
+        if part is not None:
+            absent[place] = part
+            size += source.size(place[1])
+            if size > _MOST:
+                break
+    return list(absent.values())
+
+
+def must_wait(session: Session, argv: list[bytes], stream: Stream, ids: Iterable[tuple[int, int]]) -> bool:
+    """Let the client wait if the disk must read these entries; return whether it waits. Nothing has changed yet."""
+    reads: Any = session.engine.cold_reads
+    if reads is None or stream.sealed == 0 or not reads.may_hold(session):
+        return False
+    absent = absent_of(stream, ids)
+    if absent:
+        reads.hold(session, argv, absent)
+    return bool(absent)
+
+
+def first_pending(pending: PendingIterator, count: int) -> list[tuple[int, int]]:
+    """Return the IDs of the next pending entries, at most `count` of them, and of some thousand."""
+    found: list[tuple[int, int]] = []
+    while len(found) < min(count, _MOST_PENDING) and pending.next():
+        found.append((pending.ms, pending.seq))
+    return found
+
+
+__all__ = ["absent_between", "absent_of", "first_pending", "must_wait"]

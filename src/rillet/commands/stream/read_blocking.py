@@ -19,7 +19,7 @@ from typing import Any
 
 from rillet._cython import cython
 from rillet.commands.lookup import value_for_blocked
-from rillet.commands.stream.cold import absent_between
+from rillet.commands.stream.cold import absent_between, absent_of, first_pending
 from rillet.commands.stream.lookup import stream_at
 from rillet.commands.stream.read_reply import ReadReply
 from rillet.errors import NoGroup, Unblocked
@@ -27,11 +27,13 @@ from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime.implementation import Implementation
 from rillet.runtime.session import Session
 from rillet.structs.argument_spans import ArgumentSpans
-from rillet.types.stream.group import Group
+from rillet.types.stream.group import Consumer, Group
 from rillet.types.stream.id import less
+from rillet.types.stream.pending import PendingIterator
 from rillet.types.stream.stream import Stream
 
 _MAX_U64 = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
+_ALL = cython.declare(cython.longlong, 1 << 62)
 
 
 @cython.final
@@ -154,8 +156,14 @@ class ReadCommand(Implementation):
             start: tuple[int, int] = (reply.ms, reply.seq)
             if reply.grouped:
                 group: Group | None = stream.find_group(reply.group)
-                if group is None or start != (_MAX_U64, _MAX_U64):
-                    continue  # an error, or the pending entries of a consumer
+                if group is None:
+                    continue
+                if start != (_MAX_U64, _MAX_U64):  # the pending entries of a consumer
+                    consumer: Consumer | None = group.find_consumer(reply.consumer)
+                    if consumer is not None:
+                        pending: PendingIterator = PendingIterator(group.table, consumer.index, reply.ms, reply.seq)
+                        absent += absent_of(stream, first_pending(pending, reply.count or _ALL))
+                    continue
                 start = (group.last_ms, group.last_seq)
             absent += absent_between(stream, start, (_MAX_U64, _MAX_U64), reply.count or -1, False)
         if absent:

@@ -336,9 +336,11 @@ class InProcessTransport(ThreadSessions):
         names = [argv[0] for argv in commands]
         if names[-1] == b"EXEC" and names[0] == b"MULTI":  # a whole transaction: EXEC runs these commands alone
             names.pop()
-        # Callbacks of modules are interpreted code, in the middle of a command.
+        # Callbacks of modules are interpreted code, in the middle of a command, and so is the opening of a segment. A
+        # single command opens those that it needs before it changes anything (commands.stream.cold).
         alone = not self.engine.notify_events and self.engine.modules is None
-        return alone and self._steady.issuperset(names)
+        opened = len(commands) == 1 or self.engine.segments is None
+        return alone and opened and self._steady.issuperset(names)
 
     def _check_transaction(self, commands: Sequence[list[bytes]]) -> None:
         """Raise NestedCall for a transaction that an exception from outside could tear.
