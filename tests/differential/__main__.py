@@ -6,10 +6,10 @@
     python -m tests.differential --steps 20000 --compat newest --kind arrays --seed 7
 
 The steps are divided among the servers and the kinds: those of test_values_differential (hashes, zsets, lists and
-sets, bits, arrays ...), streams, calls by the grammar of every command, and commands on keys of any type (7.0 only).
-A round has up to 2,000 steps and a seed of its own, which a difference names; a test with this seed repeats the
-round. Half of the rounds call the handlers, the others go through the parser and take the fast paths. A line shows
-the progress every few seconds.
+sets, bits, arrays ...), streams in memory, streams in segments, calls by the grammar of every command, and commands on
+keys of any type (7.0 only). A round has up to 2,000 steps and a seed of its own, which a difference names; a test with
+this seed repeats the round. Half of the rounds call the handlers, the others go through the parser and take the fast
+paths. A line shows the progress every few seconds.
 `python -m tests.differential.moving_time` compares expiry in the same way.
 """
 
@@ -21,6 +21,8 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tests.differential import grammar
 from tests.differential import test_generic_differential as generic
@@ -57,6 +59,12 @@ def streams_round(server: Judge, compat: str, seed: int, steps: int) -> None:
     streams.run(server.port, compat, seed, steps)
 
 
+def sealed_streams_round(server: Judge, compat: str, seed: int, steps: int) -> None:
+    """Compare streams that are on disk but for their last nodes."""
+    with TemporaryDirectory() as folder:
+        streams.run(server.port, compat, seed, steps, Path(folder))
+
+
 def keys_round(server: Judge, compat: str, seed: int, steps: int) -> None:
     """Compare commands on keys of any type."""
     with Redis(server.port) as redis:
@@ -80,7 +88,7 @@ def rounds_of(compat: str) -> dict[str, Round]:
     # The rounds of streams change settings that CONFIG GET shows to those of keys.
     found: dict[str, Round] = {"keys": keys_round} if compat == "7.0" else {}
     found |= {name: values_round(name) for name in several.KINDS}
-    return {**found, "grammar": grammar_round, "streams": streams_round}
+    return {**found, "grammar": grammar_round, "streams": streams_round, "sealed-streams": sealed_streams_round}
 
 
 class Progress:
