@@ -93,6 +93,15 @@ def test_memory_stays_within_the_limit_and_everything_can_be_read(tmp_path: Path
         assert numbers(store) == list(range(1, 8001))
 
 
+def test_the_limit_includes_what_belongs_to_a_node(tmp_path: Path) -> None:
+    with rillet.open(tmp_path / "s", stream_memory="64kb", appendfsync="no") as store:
+        store.execute("CONFIG", "SET", "stream-node-max-entries", "1")
+        store.stream("s").add_many({"n": n} for n in range(1000))
+        until(lambda: memory(store)["stream_nodes_in_segments"] > 500)
+        assert memory(store)["stream_memory_used"] < LIMIT // 2
+        assert len(numbers(store)) == 1000
+
+
 def test_random_commands_have_the_replies_of_a_store_in_memory(tmp_path: Path) -> None:
     chance = random.Random(3)
     with rillet.open(tmp_path / "s", stream_memory="64kb", appendfsync="no") as cold, rillet.open() as plain:
@@ -270,8 +279,9 @@ def test_a_damaged_segment_hides_only_its_entries(damage: str, tmp_path: Path) -
 def test_retention_removes_damaged_segments_too(tmp_path: Path) -> None:
     """Whole ranges go without a read, also those of a file that is missing."""
     with rillet.open(tmp_path / "s", stream_memory="64kb", appendfsync="no") as store:
-        fill(store, 5000)
-        settled(store)
+        for first in range(1, 5001, 1000):  # so that several segments have them
+            fill(store, 1000, first)
+            settled(store)
         rewritten(store)
     damaged = files(tmp_path / "s")[:2]
     for name in damaged:

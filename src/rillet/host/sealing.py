@@ -20,8 +20,13 @@ A node that changes while its segment is written stays in memory. A segment that
 when a rewrite that began later has finished: until then the base may name it. One that is held for a reader stays
 until the hold ends.
 
+The limit includes what belongs to a node beside its bytes, and the indexes of segments that are in memory. Sealing
+begins before the limit is reached, so that the streams stay below it while a segment is written. If commands add faster
+than the steps seal, the streams exceed the limit, and the steps grow with the excess.
+
 Costs: a step copies or replaces 128 KiB, and the next one follows after a pause in which commands run, so others wait
-for less than a millisecond. Time and bytes of a rewrite, and of an opening, depend on what is in memory. Rejected:
+for less than a millisecond; above the limit up to sixteen times as much. Time and bytes of a rewrite, and of an
+opening, depend on what is in memory. Rejected:
 sealing in a thread beside the engine (the bytes of a node must not change while they are read), and segments as a part
 of the base (a rewrite would copy history).
 """
@@ -38,7 +43,7 @@ from rillet.persistence.aof.log import AppendOnlyLog
 from rillet.persistence.aof.rewrite import Rewriting
 from rillet.persistence.aof.states import ON
 from rillet.persistence.rdb.plain_keys import key_of, versioned_values
-from rillet.persistence.segments.folder import SegmentFolder
+from rillet.persistence.segments.folder import INDEX_BYTES, SegmentFolder
 from rillet.persistence.segments.segment import Sealed, Segment, SegmentWriter
 from rillet.runtime.engine import Engine
 from rillet.structs.listpack import Listpack
@@ -49,6 +54,8 @@ LOGGER = logger("log")
 SEGMENT_BYTES = 32 << 20
 """The bytes of nodes after which a segment is complete."""
 _STEP = 1 << 17  # bytes that a step copies or replaces, in less than a millisecond
+_FASTEST = 16  # times a step, if the streams exceed the limit by an eighth
+_NODE = 256  # bytes in memory beside those of a node: its objects, and its place in the tree
 _LEAST = 1 << 20  # bytes of a segment if the limit is not exceeded by more
 _RETRY_TICKS = 50  # after an error of the disk
 WATCHING, WRITING, SYNCING, REPLACING = range(4)
@@ -73,12 +80,14 @@ class _Node(NamedTuple):
 class _Work:
     """One segment that is being written for one stream."""
 
-    def __init__(self, database: Database, key: bytes, stream: Stream, writer: SegmentWriter, most: int) -> None:
+    def __init__(self, database: Database, key: bytes, stream: Stream, writer: SegmentWriter, most: int,
+                 others: int) -> None:  # fmt: skip
         self.database = database
         self.key = key
         self.stream = stream
         self.writer = writer
         self.most = most
+        self.others = others  # bytes of everything else, at the begin
         self.position = b""
         self.nodes: list[_Node] = []
         self.replaced = 0
@@ -100,6 +109,11 @@ class _Work:
             self.error = error
 
 
+def _memory_of(stream: Stream) -> int:
+    """Return the bytes of a stream's nodes in memory, with what belongs to them. O(1)"""
+    return stream.node_bytes + _NODE * (stream.rax.numele - stream.ranges)
+
+
 class Sealing:
     """Keeps the streams of an engine within a limit; every method requires the engine's lock."""
 
@@ -109,6 +123,8 @@ class Sealing:
         self._engine = engine
         self._folder = folder
         self._aof = aof
+        self._threshold = limit - min(limit // 8, SEGMENT_BYTES)
+        folder.cache.limit = min(INDEX_BYTES, max(limit // 8, _LEAST))
         self._phase = WATCHING
         self._work: _Work | None = None
         self._wait = 0
@@ -150,34 +166,42 @@ class Sealing:
             return False
         if self._aof.log.state != ON or self._aof.log.failure is not None:
             return False  # what cannot be logged must not leave memory
+        works = self._phase != WATCHING
         try:
             if self._phase == WATCHING:
                 self._watch()
             elif self._phase == WRITING:
-                self._write(_STEP)
+                self._write(self._step())
             elif self._phase == SYNCING:
                 self._synced()
             elif self._phase == REPLACING:
-                self._replace(_STEP)
+                self._replace(self._step())
         except (OSError, SegmentUnreadable) as error:
             self._failed(error)
-        return self._phase in (WRITING, REPLACING)
+        return works or self._phase != WATCHING  # behind a segment, the next one may be due
+
+    def _step(self) -> int:
+        """Return the bytes of the next step."""
+        work = self._of_phase()
+        excess = min(work.others + _memory_of(work.stream) - self.limit, self.limit // 8)
+        return _STEP + max(excess, 0) * (_FASTEST - 1) * _STEP // (self.limit // 8)
 
     def _watch(self) -> None:
-        """Begin a segment of the largest stream if the streams exceed the limit."""
+        """Begin a segment of the largest stream if the streams are close to the limit."""
         streams = self.streams()
-        used = sum(stream.node_bytes for stream in streams)
-        if used <= self.limit:
+        cache = self._folder.cache
+        used = sum(map(_memory_of, streams)) + min(cache.size, self.limit // 8)
+        if used <= self._threshold:
             self._remove_unused(streams)
             return
         # Whole segments, but not so little that each node would be a file.
         most = max(min(used - self.limit * 3 // 4, SEGMENT_BYTES), min(self.limit // 8, _LEAST))
-        largest = max(streams, key=lambda stream: stream.node_bytes)
+        largest = max(streams, key=_memory_of)
         for database in self._engine.databases:
             key = key_of(database.keys, largest)
             if key is not None:
                 writer = self._folder.begin(self._engine.clock.now_ms())
-                self._work = _Work(database, key, largest, writer, most)
+                self._work = _Work(database, key, largest, writer, most, used - _memory_of(largest))
                 self._phase = WRITING
                 return
 
