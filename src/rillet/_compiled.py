@@ -196,6 +196,7 @@ TYPED = (
     "columns/node_decoder",
     "columns/node_pages",
     "store/arguments/encoding",
+    "store/arguments/entry_packing",
     "store/typed/field_table",
     "host/engine_lock",
     "store/transports/thread_sessions",

@@ -56,13 +56,17 @@ except ModuleNotFoundError as error:
 
 import rillet
 from rillet.errors import CommandError
+from rillet.protocol.reply_parser import parse_all
 from rillet.store.aio.store import AsyncStore
 from rillet.store.arguments.encoding import decode
+from rillet.store.arguments.entry_packing import EntryPacker
 from rillet.store.entry import stream_parts
 from rillet.store.retries import PATIENCE
 from rillet.store.store import Store
 from rillet.store.transports.connected import ServerTransport
 from rillet.store.transports.in_process import InProcessTransport
+from rillet.store.transports.transport import ids_among
+from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -72,6 +76,8 @@ if TYPE_CHECKING:
     from rillet.store.message import Message
 
 SEND, RECEIVE, SETTLE, PROCESS = "send", "receive", "settle", "process"
+REPLACED = ("run", "run_many", "id_of", "add_packed")
+"""The methods of a store that an Instrumentation replaces."""
 LINKS = 128
 """The most links of a span: OpenTelemetry's default limit."""
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
@@ -233,7 +239,7 @@ class Instrumentation:
         store = self._store()
         if store is not None and store.observer is self:
             store.observer = None
-            for name in ("run", "run_many", "id_of"):
+            for name in REPLACED:
                 del store.__dict__[name]
 
     # -- how commands run ----------------------------------------------------------------------------
@@ -277,6 +283,10 @@ class Instrumentation:
             raise
         self.end_many(calls, commands, replies)
         return replies
+
+    def add_packed(self, key: bytes, packer: EntryPacker) -> list[StreamID | None]:
+        """Run the XADDs of a packer; see Store.add_packed."""
+        return ids_among(self.run_many(parse_all(packer.take_bytes())))
 
     # -- spans ---------------------------------------------------------------------------------------
 
@@ -383,7 +393,7 @@ class Instrumentation:
     def instrument_async(self, store: AsyncStore) -> None:
         """Let an AsyncStore of the store make spans and metrics, too."""
         twin = _AsyncInstrumentation(self, store)
-        for name in ("run", "run_many", "id_of"):
+        for name in REPLACED:
             setattr(store, name, getattr(twin, name))
 
 
@@ -430,6 +440,11 @@ class _AsyncInstrumentation:
         return replies
 
 
+    async def add_packed(self, key: bytes, packer: EntryPacker) -> list[StreamID | None]:
+        """Run the XADDs of a packer; see AsyncStore.add_packed."""
+        return ids_among(await self.run_many(parse_all(packer.take_bytes())))
+
+
 def instrument(store: Store, *, tracer_provider: TracerProvider | None = None,
                meter_provider: MeterProvider | None = None, propagate: bool = False,
                system: str | None = None) -> Instrumentation:  # fmt: skip
@@ -445,7 +460,7 @@ def instrument(store: Store, *, tracer_provider: TracerProvider | None = None,
         store.observer.remove()
     made = Instrumentation(store, tracer_provider, meter_provider, propagate, system)
     store.observer = made
-    for name in ("run", "run_many", "id_of"):
+    for name in REPLACED:
         setattr(store, name, getattr(made, name))
     return made
 

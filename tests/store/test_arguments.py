@@ -44,10 +44,10 @@ SEVERAL: dict[str, list[Any]] = {
 }  # fmt: skip
 # Methods that need another store, another thread or a package, or that are the transport's.
 OMITTED = set(
-    """close before_fork after_fork run run_many id_of replacement replace_transport redis redis_async aio workers serve
-    save plot entries_of messages_of read_command claim_command pending_command parts to_arrow to_pandas to_polars
-    add_arrow info execute_many load_functions configure_idmp delete_if search_store move store_sorted set hand_back
-    create_missing post""".split()
+    """close before_fork after_fork run run_many add_packed read_entries id_of replacement replace_transport redis
+    redis_async aio workers serve save plot entries_of messages_of read_command claim_command pending_command parts
+    to_arrow to_pandas to_polars add_arrow info execute_many load_functions configure_idmp delete_if search_store move
+    store_sorted set hand_back create_missing post""".split()
 )
 # Parameters that take any object, and texts of Redis for a value of the right type.
 ANYTHING = {"default", "stop"}

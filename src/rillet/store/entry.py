@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 
-from rillet.store.arguments.encoding import Fields, decode, decode_fields, encode, find_field, parse_id
+from rillet.store.arguments.encoding import EntryData, Fields, decode, decode_fields, encode, find_field, parse_id
 from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ Where: TypeAlias = Mapping[Any, Any]
 _FEW = 16  # names and values up to which a search for one field is faster than decoding all fields once
 
 
-class Entry(Mapping[str, str], Generic[T]):
+class Entry(EntryData, Mapping[str, str], Generic[T]):
     """An entry of a stream: its `id`, and a read-only mapping of its fields to their values, as text, in order.
 
     `entry["name"]` is the last value of a field; `fields` is a dict of all fields. `pairs` are the raw (field, value)
@@ -33,15 +33,10 @@ class Entry(Mapping[str, str], Generic[T]):
     The ID and the texts are decoded on demand, because most readers use only a part of a batch.
     """
 
-    __slots__ = ("raw_id", "flat", "_id", "_text", "_value")
+    __slots__ = ("_value",)
     _id: StreamID | None
     _text: dict[str, str] | None
     _value: T  # set for entries of typed streams only
-
-    def __init__(self, raw_id: bytes, flat: list[bytes]) -> None:
-        self.raw_id = raw_id
-        self.flat = flat
-        self._id = self._text = None
 
     @property
     def id(self) -> StreamID:

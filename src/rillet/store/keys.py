@@ -38,8 +38,9 @@ from rillet.store.types.stored_key import ttl_of, unix_milliseconds_of
 from rillet.store.types.string import Counter, String
 
 V = TypeVar("V")
-INTERNAL = frozenset(("after_fork", "before_fork", "exclusive", "id_of", "in_thread", "is_foreign", "may_wait",
-                      "observer", "replace_transport", "replacement", "run", "run_many", "transport"))  # fmt: skip
+INTERNAL = frozenset(("add_packed", "after_fork", "before_fork", "exclusive", "id_of", "in_thread", "is_foreign",
+                      "may_wait", "observer", "read_entries", "replace_transport", "replacement", "run", "run_many",
+                      "transport"))  # fmt: skip
 """The methods of stores that are for rillet alone: `dir(store)` leaves them out (docs/stability.md)."""
 Name = str | bytes
 AnyKey = (

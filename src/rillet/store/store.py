@@ -41,16 +41,24 @@ from rillet.protocol.reply_parser import parse_all
 from rillet.store import multi_stream as several
 from rillet.store.arguments.allowed_commands import one_reply
 from rillet.store.arguments.argument_checks import encoded, flag, items_of, text_bytes, whole_number, words_of
-from rillet.store.arguments.argument_limits import UNLIMITED, check_lengths
+from rillet.store.arguments.argument_limits import UNLIMITED, check_length, check_lengths
 from rillet.store.arguments.durations import Seconds
-from rillet.store.arguments.encoding import Value, decode, encode_name, id_of_reply, longest, parse_id
+from rillet.store.arguments.encoding import (
+    Value,
+    decode,
+    encode_name,
+    entries_in,
+    id_of_reply,
+    longest,
+    parse_id,
+)
 from rillet.store.arguments.positions import Position
 from rillet.store.arguments.slots import shards_of
 from rillet.store.backends.backend import Backend
 from rillet.store.codecs import Codec
 from rillet.store.command_steps import drive
 from rillet.store.consuming.prefetch import Prefetched
-from rillet.store.entry import Entry, texts
+from rillet.store.entry import Entry, entries_of, texts
 from rillet.store.group import MultiConsumer
 from rillet.store.keys import KeyCommands
 from rillet.store.multi_stream import Positions, StreamLike
@@ -80,6 +88,7 @@ if TYPE_CHECKING:
     from rillet.host.recovery import Recovery
     from rillet.opentelemetry import Instrumentation
     from rillet.store.aio import AsyncStore
+    from rillet.store.arguments.entry_packing import EntryPacker
     from rillet.store.channels import Names, Subscription
     from rillet.store.consuming.delivery_options import Stop
     from rillet.store.group import MessageReader
@@ -163,6 +172,12 @@ class Store(KeyCommands):
         checked = all_raised if raises else all_ready
         return patiently(self, lambda transport: checked(transport.execute_many(commands)), commands, patience)
 
+    def add_packed(self, key: bytes, packer: EntryPacker) -> list[StreamID | None]:
+        """Run the XADDs of a packer, which is empty then, and return the IDs; see `Stream.add_many`."""
+        check_length(self._transport, packer.longest)
+        count, data = packer.count, packer.take_bytes()
+        return patiently(self, lambda transport: transport.add_packed(key, data, count), [[b"XADD"]])
+
     def _handle(self, reader: MessageReader[Any], handler: Callable[[Any], object], concurrency: int,
                 signals: Sequence[int] | None, stop: Stop | None, options: dict[str, Any]) -> Handled:  # fmt: skip
         """Handle the messages of a reader; see Consumer.run."""
@@ -185,6 +200,15 @@ class Store(KeyCommands):
             reply = self.run(argv)
         made: StreamID | None = None if reply is None else parse_id(reply)
         return made
+
+    def read_entries(self, argv: list[bytes]) -> list[Entry[Any]]:
+        """Run an XRANGE or XREVRANGE and return the entries."""
+        transport = self._transport
+        if type(transport) is InProcessTransport and self.observer is None:
+            raw = transport.execute_raw(argv)
+            found: list[Entry[Any]] | None = entries_in(raw, Entry)
+            return entries_of(raised(parse_all(raw)[0])) if found is None else found
+        return entries_of(self.run(argv))
 
     def replacement(self, transport: Transport, error: StoreError | CommandError, retries: Retries,
                     commands: Sequence[list[bytes]] | None = None) -> Transport:  # fmt: skip

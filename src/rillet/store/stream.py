@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, cast, overload
 
 from rillet.errors import CommandError, NoPerm
@@ -48,6 +47,8 @@ if TYPE_CHECKING:
     from rillet.store.store import Store
 
 BATCH = 1000
+BATCH_BYTES = 16 << 20  # after which a batch of entries ends early
+_NEWEST = [b"*"]
 _NEW = "*"
 _NOT_LATER = ("id, create, ref_policy, idmp and idmpauto cannot be combined with delay and at: the entry is added "
               "later")  # fmt: skip
@@ -190,11 +191,13 @@ class Stream(Generic[T]):
                  delay: Seconds | None = None, at: datetime | None = None) -> Any:  # fmt: skip
         """Append entries and return their IDs. An item is the fields, or (id, fields) to set the ID.
 
-        Each batch is one exchange and one write to the log. If an entry is rejected, the other entries of its batch are
-        added, the error is raised, and later batches are not sent. The other arguments are those of `add`; idmp has the
-        producer and an iterable with the message ID of each entry. With delay or at, the times are returned when the
-        entries are due.
+        Each batch is one exchange and one write to the log; one that exceeds 16 MiB ends early. If an entry is
+        rejected, the other entries of its batch are added, the error is raised, and later batches are not sent. The
+        other arguments are those of `add`; idmp has the producer and an iterable with the message ID of each entry.
+        With delay or at, the times are returned when the entries are due.
         """
+        from rillet.store.arguments.entry_packing import EntryPacker
+
         if delay is not None or at is not None:
             if create is not True or (ref_policy, idmp, idmpauto) != (None, None, None):
                 raise ValueError(_NOT_LATER)
@@ -205,29 +208,27 @@ class Stream(Generic[T]):
         message_ids = None if idmp is None else message_ids_of(idmp)
         if message_ids is None or idmpauto is not None:
             start += producer_arguments(None if idmp is None else (idmp[0], b""), idmpauto)
-        append: Callable[[list[bytes], Any], object] = append_fields
-        if self.form is not None:
-            append = partial(append_value, form=self.form, stream=self.name)
         ids: list[StreamID | None] = []
-        commands: list[list[bytes]] = []
+        packer = EntryPacker(start, batch, BATCH_BYTES)
         item: Any
         for item in items_of(entries, "entries", "entries"):
-            argv = start.copy()
+            words = _NEWEST
             if idmp is not None and message_ids is not None:
-                argv += producer_arguments((idmp[0], next_message_id(message_ids)), None)
+                words = [*producer_arguments((idmp[0], next_message_id(message_ids)), None), b"*"]
             # The item is (id, fields), not a tuple of two (field, value) pairs.
             if type(item) is tuple and len(item) == 2 and (self.form is not None or not _is_pair(item[0])):
-                id, fields = item
-                argv.append(encode_new_id(id))
-                append(argv, fields)
-            else:
-                argv.append(b"*")
-                append(argv, item)
-            commands.append(argv)
-            if len(commands) >= batch:
-                ids += self._send(commands)
-                commands = []
-        return ids + self._send(commands)
+                id, item = item
+                words = [*words[:-1], encode_new_id(id)]
+            full = packer.add(words, item) if self.form is None else packer.add_words(words, self._flat(item))
+            if full:
+                ids += self.store.add_packed(self.key, packer)
+        return ids + self.store.add_packed(self.key, packer) if packer.count else ids
+
+    def _flat(self, value: T) -> list[bytes]:
+        """Return the fields of a value of a typed stream."""
+        argv: list[bytes] = []
+        self._append(argv, value)
+        return argv
 
     def _add_later(self, entries: Any, batch: int, due: tuple[bytes, int],
                    options: Sequence[bytes]) -> list[datetime]:  # fmt: skip
@@ -242,9 +243,6 @@ class Stream(Generic[T]):
                 times += [moment(int(time)) for time in self.store.run_many(commands)]
                 commands = []
         return times + [moment(int(time)) for time in self.store.run_many(commands)]
-
-    def _send(self, commands: list[list[bytes]]) -> list[StreamID | None]:
-        return [None if reply is None else parse_id(reply) for reply in self.store.run_many(commands)]
 
     def delete(self, *ids: IDLike, ref_policy: RefPolicy | None = None) -> int:
         """Delete entries by ID; return how many were deleted (XDEL, or XDELEX with a policy). O(1) each
@@ -356,15 +354,15 @@ class Stream(Generic[T]):
         if where is not None:
             return self._matching(argv, None if count is None else whole_number(count, "count", 0), where)
         if count is None:
-            return list(self.entries_of(self.store.run(argv)))
+            return list(self._typed(self.store.read_entries(argv)))
         found: list[Entry[T]] = []
         wanted = count = whole_number(count, "count", 0)
         while True:
-            rows = self.store.run([*argv, b"COUNT", b"%d" % wanted])
-            found += self.entries_of(rows)
-            if not rows or len(rows) < wanted or len(found) >= count or rows[-1][0] in BOUNDS:
+            entries = self.store.read_entries([*argv, b"COUNT", b"%d" % wanted])
+            found += self._typed(entries)
+            if not entries or len(entries) < wanted or len(found) >= count or entries[-1].raw_id in BOUNDS:
                 return found
-            argv[2] = b"(" + rows[-1][0]  # entries were skipped: read as many again
+            argv[2] = b"(" + entries[-1].raw_id  # entries were skipped: read as many again
             wanted = count - len(found)
 
     def _matching(self, argv: list[bytes], count: int | None, where: Where) -> list[Entry[T]]:
@@ -404,6 +402,10 @@ class Stream(Generic[T]):
     def entries_of(self, rows: Any) -> Iterable[Entry[T]]:
         """Return the entries of a reply; those of a typed stream are read one by one, and invalid ones may raise."""
         return entries_of(rows) if self.form is None else typed_entries(rows, self.form, self.name, self.on_invalid)
+
+    def _typed(self, entries: list[Entry[T]]) -> Iterable[Entry[T]]:
+        """Return entries with their values, if the stream is typed; see `entries_of`."""
+        return entries if self.form is None else self.entries_of([(entry.raw_id, entry.flat) for entry in entries])
 
     def get(self, id: IDLike) -> Entry[T] | None:
         """Return the entry of that ID, or None. O(log n)"""
@@ -485,11 +487,11 @@ class Stream(Generic[T]):
             yield from self._search([name, self.key, first, last], page, where)
             return
         while True:
-            rows = self.store.run([name, self.key, first, last, b"COUNT", b"%d" % page])
-            yield from self.entries_of(rows)
-            if len(rows) < page or rows[-1][0] in BOUNDS:
+            entries = self.store.read_entries([name, self.key, first, last, b"COUNT", b"%d" % page])
+            yield from self._typed(entries)
+            if len(entries) < page or entries[-1].raw_id in BOUNDS:
                 return
-            first = b"(" + rows[-1][0]
+            first = b"(" + entries[-1].raw_id
 
     def __iter__(self) -> Iterator[Entry[T]]:
         """Yield every entry, first to last, until the end is reached."""

@@ -28,6 +28,7 @@ if cython.compiled:
 
 _KEEP = cython.declare(cython.Py_ssize_t, 1024)  # arguments for which the arrays keep room between commands
 _START = cython.declare(cython.Py_ssize_t, 64)
+_TEXT = cython.declare(cython.Py_ssize_t, 48)  # two numbers of 20 digits and a dash
 
 
 @cython.final
@@ -41,7 +42,7 @@ class ArgumentSpans:
 
     __slots__ = (
         "at", "count", "last_replaced", "received", "replaced", "room", "size", "source", "_kept", "_original",
-        "_places", "_sizes",
+        "_places", "_sizes", "_text", "_was", "_was_at", "_was_size",
     )  # fmt: skip
     at: cython.pp_const_uchar
     size: cython.p_Py_ssize_t
@@ -55,6 +56,10 @@ class ArgumentSpans:
     _original: list[bytes] | None
     _places: bytearray
     _sizes: bytearray
+    _text: bytearray
+    _was: cython.p_const_uchar
+    _was_at: cython.Py_ssize_t
+    _was_size: cython.Py_ssize_t
 
     def __init__(self) -> None:
         self.room = 0
@@ -64,6 +69,10 @@ class ArgumentSpans:
         self.replaced = self.last_replaced = -1
         self._kept = []
         self._original = None
+        # The text of `put_id`, and the argument that it replaces; _was_at is -1 if there is none.
+        self._text = bytearray(_TEXT)
+        self._was_at = -1
+        self._was_size = 0
         self.make_room(_START)
 
     @cython.ccall
@@ -110,8 +119,9 @@ class ArgumentSpans:
         self.source = None
         self.received = received
         if self.replaced >= 0:
-            self.replaced = self.last_replaced = -1
-            self._kept = []
+            self.replaced = self.last_replaced = self._was_at = -1
+            if len(self._kept) > 0:
+                self._kept = []
             self._original = None
         return True
 
@@ -128,6 +138,40 @@ class ArgumentSpans:
         self.size[index] = len(word)
         self.replaced = index if self.replaced < 0 else min(index, self.replaced)
         self.last_replaced = max(index, self.last_replaced)
+        return True
+
+    @cython.ccall
+    def put_id(self, index: cython.Py_ssize_t, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
+        """Replace an existing argument by the text `ms-seq`, as `put`; the first time without an object."""
+        if not cython.compiled or self.replaced >= 0:
+            return self.put(index, b"%d-%d" % (ms, seq))
+        if index < 0 or index >= self.count:
+            raise IndexError("the command has fewer arguments than the requested index")
+        text: cython.p_uchar = self._text
+        end: cython.Py_ssize_t = _TEXT - 1
+        i: cython.Py_ssize_t = end
+        while True:
+            i -= 1
+            text[i] = 48 + seq % 10
+            seq //= 10
+            if seq == 0:
+                break
+        i -= 1
+        text[i] = 45
+        while True:
+            i -= 1
+            text[i] = 48 + ms % 10
+            ms //= 10
+            if ms == 0:
+                break
+        if self.source is not None:
+            self._original = self.source  # it owns the other arguments
+            self.source = None
+        self._was = self.at[index]
+        self._was_size = self.size[index]
+        self._was_at = self.replaced = self.last_replaced = index
+        self.at[index] = text + i
+        self.size[index] = end - i
         return True
 
     @cython.ccall
@@ -149,6 +193,9 @@ class ArgumentSpans:
             for index, word, _ in reversed(self._kept):
                 self.at[index] = word
                 self.size[index] = len(word)
+            if self._was_at >= 0:
+                self.at[self._was_at] = self._was
+                self.size[self._was_at] = self._was_size
             self.source = self._original
         return True
 

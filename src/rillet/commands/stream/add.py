@@ -110,7 +110,7 @@ class Xadd(Implementation):
             if db.notifies:
                 session.notify(b"t", b"xadd", key)
             if session.logged:
-                words.put(2, format_id(stream.last_ms, stream.last_seq))
+                words.put_id(2, stream.last_ms, stream.last_seq)
         else:
             self._end(session, stream, arguments, words, key)
         return not db.blocking_keys or db.signal_ready(key)
@@ -167,7 +167,7 @@ class Xadd(Implementation):
             if arguments.approx:
                 _exact_trim(stream, arguments, words)
             if not arguments.id_given or not arguments.seq_given:
-                words.put(arguments.id_at, format_id(stream.last_ms, stream.last_seq))
+                words.put_id(arguments.id_at, stream.last_ms, stream.last_seq)
         return True
 
 

@@ -18,14 +18,16 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 from rillet.errors import TransactionConflict
 from rillet.host.engine_thread import EngineThread
 from rillet.host.recovery import Recovery
+from rillet.protocol.reply_parser import parse_all
 from rillet.store.aio.subscription import AsyncSubscription
 from rillet.store.arguments.allowed_commands import stateless
-from rillet.store.arguments.argument_limits import UNLIMITED, check_lengths
+from rillet.store.arguments.argument_limits import UNLIMITED, check_length, check_lengths
 from rillet.store.arguments.encoding import decode, encode_name, longest, parse_id
 from rillet.store.async_retries import again_async, patiently_async
 from rillet.store.channels import Names
 from rillet.store.codecs import Codec
 from rillet.store.consuming.prefetch import Prefetched
+from rillet.store.entry import Entry, entries_of
 from rillet.store.retries import FAILURES_OF_ONE, PATIENCE, Retries
 from rillet.store.sharing.serving import StoreServer
 from rillet.store.transaction import AsyncTransaction
@@ -34,7 +36,7 @@ from rillet.store.transports.cluster import ClusterTransport
 from rillet.store.transports.connected import ServerTransport
 from rillet.store.transports.in_process import InProcessTransport
 from rillet.store.transports.task_threads import in_thread, in_thread_of
-from rillet.store.transports.transport import Transport, all_raised, all_ready, raised
+from rillet.store.transports.transport import Transport, all_raised, all_ready, ids_among, raised
 from rillet.store.typed.form_choice import form_of
 from rillet.store.typed.forms import CodecName, OnInvalid, checked_action
 from rillet.types.stream.id import StreamID
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from rillet.store.aio.group import AsyncMessageReader
     from rillet.store.aio.partitions.stream import AsyncPartitionedStream
     from rillet.store.aio.store import AsyncStore
+    from rillet.store.arguments.entry_packing import EntryPacker
     from rillet.store.consuming.delivery_options import Stop
     from rillet.store.handling import Handled
     from rillet.store.store import Store
@@ -117,6 +120,18 @@ class AsyncRunner:
 
         return await patiently_async(self.synchronous, attempt, commands, patience)
 
+    async def add_packed(self, key: bytes, packer: EntryPacker) -> list[StreamID | None]:
+        """Run the XADDs of a packer, which is empty then, and return the IDs; see `AsyncStream.add_many`."""
+        check_length(self.synchronous.transport, packer.longest)
+        count, data = packer.count, packer.take_bytes()
+
+        async def attempt(transport: Transport) -> list[StreamID | None]:
+            if isinstance(transport, InProcessTransport):
+                return await transport.add_packed_async(data, count)
+            return ids_among(await self._execute_many(transport, parse_all(data)))
+
+        return await patiently_async(self.synchronous, attempt, [[b"XADD"]])
+
     async def id_of(self, argv: list[bytes]) -> StreamID | None:
         """Run a command that replies with a stream ID or null; the fast path of `AsyncStream.add`."""
         store = self.synchronous
@@ -126,6 +141,10 @@ class AsyncRunner:
         reply = await self.run(argv)
         made: StreamID | None = None if reply is None else parse_id(reply)
         return made
+
+    async def read_entries(self, argv: list[bytes]) -> list[Entry[Any]]:
+        """Run an XRANGE or XREVRANGE and return the entries."""
+        return entries_of(await self.run(argv))
 
     def _execute(self, transport: Transport, argv: list[bytes]) -> Awaitable[Any]:
         if isinstance(transport, InProcessTransport):

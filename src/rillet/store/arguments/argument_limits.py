@@ -29,7 +29,11 @@ def check_lengths(transport: Transport, commands: Sequence[list[bytes]]) -> None
     Arguments above a megabyte cost the owner of a directory a second command, CONFIG GET; those above the default limit
     of half a gigabyte cost it on servers.
     """
-    size = max(map(longest, commands), default=0)
+    check_length(transport, max(map(longest, commands), default=0))
+
+
+def check_length(transport: Transport, size: int) -> None:
+    """Do `check_lengths` for commands whose longest argument has `size` bytes."""
     if size <= UNLIMITED:
         return
     limit = _limit(transport, size)

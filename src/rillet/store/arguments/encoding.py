@@ -3,6 +3,7 @@
     add({"total": 9.5})     ->  [b"XADD", b"orders", b"*", b"total", b"9.5"]    encode, append_fields
     $15\\r\\n1700000000000-0  ->  StreamID(1700000000000, 0)                      id_of_reply, parse_id
     [b"total", b"9.5"]      ->  {"total": "9.5"}                              decode_fields, find_field
+    *2 *2 $15 1700...       ->  [Entry, Entry]                                entries_in
 
 These functions run for every call of the store's API, so they are compiled: encoding an entry with five fields takes
 0.4 microseconds instead of 1.7, and parsing its ID 0.3 instead of 1.
@@ -18,14 +19,20 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime
 from typing import Any, TypeAlias
 
-from rillet._cython import cython
+from rillet._cython import cython, public
 from rillet.errors import InvalidID, InvalidValue
+from rillet.protocol.command_parser import plain_line
 from rillet.types.stream.id import StreamID
+
+if cython.compiled:
+    from cython.cimports.libc.string import memcmp  # type: ignore[import-not-found, unused-ignore]
 
 Value: TypeAlias = "bytes | bytearray | memoryview | str | int | float"
 # Names and values must be of type Value. The annotation is Any, because mypy infers dict[str, object] for mixed values.
 Fields: TypeAlias = "Mapping[Any, Any] | Iterable[tuple[Any, Any]]"
 IDLike: TypeAlias = StreamID | str | bytes | int
+
+_known_names = cython.declare(dict, {})
 
 # Creates a StreamID without the keyword handling of NamedTuple's constructor, in a third of the time.
 _new_tuple: Any = tuple.__new__
@@ -166,7 +173,7 @@ def append_fields(argv: list[bytes], fields: object) -> cython.bint:
                 argv.append(encode(field))
                 argv.append(encode(value))
     except (TypeError, UnicodeEncodeError) as error:
-        raise _in_field(error, argv, before) from None
+        raise field_error(error, argv[1], argv[len(argv) - 1] if (len(argv) - before) % 2 else None) from None
     if len(argv) == before:
         raise ValueError("an entry must have at least one field")
     return True
@@ -183,14 +190,13 @@ def longest(argv: list[bytes]) -> cython.Py_ssize_t:
     return size
 
 
-def _in_field(error: Exception, argv: list[bytes], before: int) -> Exception:
-    """Return an error with the stream of an XADD, and the field that could not be encoded after argv[before:]."""
-    done = len(argv) - before
-    place = f"the value of the field {decode(argv[-1])!r}: " if done % 2 else "the name of a field: "
+def field_error(error: Exception, key: bytes, name: bytes | None) -> Exception:
+    """Return an error with the stream of an entry, and the field's name if its value could not be encoded."""
+    place = "the name of a field: " if name is None else f"the value of the field {decode(name)!r}: "
     if str(error).startswith(("fields: ", "fields is ")):  # of pairs_of
         place = ""
     kind = TypeError if isinstance(error, TypeError) else ValueError
-    return kind(f"stream {decode(argv[1])!r}: {place}{error}")
+    return kind(f"stream {decode(key)!r}: {place}{error}")
 
 
 def pairs_of(values: Any, parameter: str = "fields") -> Iterable[tuple[Any, Any]]:
@@ -268,8 +274,23 @@ def decode_fields(flat: list[bytes]) -> dict[str, str]:
     fields: dict[str, str] = {}
     at: cython.Py_ssize_t
     for at in range(0, len(flat) - 1, 2):
-        fields[decode(flat[at])] = decode(flat[at + 1])
+        fields[_name(flat[at])] = decode(flat[at + 1])
     return fields
+
+
+@cython.cfunc
+def _name(raw: bytes) -> str:
+    """Return the text of a field's name. The names of a stream repeat, and the last 256 short ones are kept."""
+    found: object = _known_names.get(raw)
+    name: str
+    if type(found) is str:
+        return found
+    name = raw.decode("utf-8", "surrogateescape")
+    if len(raw) <= 64:
+        if len(_known_names) >= 256:
+            _known_names.clear()
+        _known_names[raw] = name
+    return name
 
 
 @cython.ccall
@@ -281,3 +302,113 @@ def find_field(flat: list[bytes], name: bytes) -> object:
             return flat[at + 1]
         at -= 2
     return None
+
+
+# -- entries ---------------------------------------------------------------------------------------------
+#
+# A reply to XRANGE, read without a parser's lists around the entries: in half of the parser's time.
+#
+#     *2 *2 $15 1700000000000-0 *4 $1 n $1 1 $4 text $1 x  *2 ...
+#           raw_id              flat
+#
+# Entries of a stream mostly have the same fields: a name that equals that of the entry before, at the same place, is
+# the same object, so its text and its hash are computed once (`decode_fields`).
+
+
+@cython.cclass
+class EntryData:
+    """What an Entry keeps: its ID and its alternating fields and values as bytes; and both decoded, once they are."""
+
+    __slots__ = ("_id", "_text", "flat", "raw_id")
+    raw_id: public[bytes]
+    flat: public[list[bytes]]
+    _id: public[Any]
+    _text: public[Any]
+
+    def __init__(self, raw_id: bytes, flat: list[bytes]) -> None:
+        self.raw_id = raw_id
+        self.flat = flat
+        self._id = self._text = None
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(-1, check=False)
+def _count(data: bytes, pos: cython.Py_ssize_t, kind: cython.int) -> cython.Py_ssize_t:
+    """Return number * 16 + line length for the count line at pos, 0 if there is none of this kind."""
+    buf: cython.p_const_uchar = data
+    if pos >= len(data) or buf[pos] != kind:
+        return 0
+    return plain_line(buf, pos, len(data))
+
+
+@cython.ccall
+def entries_in(data: bytes, kind: Any) -> Any:
+    """Return the entries in a reply as `kind(ID, fields and values)`; None if the reply has another form."""
+    buf: cython.p_const_uchar = data
+    size: cython.Py_ssize_t = len(data)
+    line: cython.Py_ssize_t = _count(data, 0, 42)
+    left: cython.Py_ssize_t = line >> 4
+    pos: cython.Py_ssize_t = line & 15
+    length: cython.Py_ssize_t
+    words: cython.Py_ssize_t
+    at: cython.Py_ssize_t
+    names: list[bytes] = []
+    entries: list[Any] = []
+    flat: list[bytes]
+    raw_id: bytes
+    word: bytes
+    if line == 0:
+        return None
+    while left > 0:
+        left -= 1
+        line = _count(data, pos, 42)
+        if line >> 4 != 2:
+            return None
+        pos += line & 15
+        line = _count(data, pos, 36)
+        length = line >> 4
+        pos += line & 15
+        if length < 3 or pos + length + 2 > size:
+            return None
+        raw_id = buf[pos : pos + length]
+        pos += length + 2
+        line = _count(data, pos, 42)
+        words = line >> 4
+        pos += line & 15
+        if words < 2:
+            return None
+        flat = []
+        for at in range(words):
+            line = _count(data, pos, 36)
+            length = line >> 4
+            pos += line & 15
+            if line == 0 or pos + length + 2 > size:
+                return None
+            if at & 1:
+                word = buf[pos : pos + length]
+            else:
+                word = names[at >> 1] if at >> 1 < len(names) else b""
+                if not _is_same(word, buf, pos, length):
+                    word = buf[pos : pos + length]
+                    if at >> 1 < len(names):
+                        names[at >> 1] = word
+                    else:
+                        names.append(word)
+            flat.append(word)
+            pos += length + 2
+        entries.append(kind(raw_id, flat))
+    return entries if pos == size else None
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _is_same(word: bytes, buf: cython.p_const_uchar, pos: cython.Py_ssize_t, length: cython.Py_ssize_t) -> cython.bint:
+    """Return whether the word is that of `length` bytes at pos."""
+    if len(word) != length:
+        return False
+    if not cython.compiled:
+        return bytes(buf[pos : pos + length]) == word
+    other: cython.p_const_uchar = word
+    return memcmp(other, buf + pos, length) == 0

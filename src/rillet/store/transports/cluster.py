@@ -15,7 +15,6 @@ from typing import Any
 from rillet.client.connection import Connection
 from rillet.client.redirection import not_executed
 from rillet.client.servers import ClientOptions
-from rillet.errors import CommandError
 from rillet.protocol.reply_parser import parse_all
 from rillet.store.transports.async_cluster import AsyncClusterTransport
 from rillet.store.transports.cluster_routing import (
@@ -27,7 +26,6 @@ from rillet.store.transports.cluster_routing import (
     whole_transaction,
 )
 from rillet.store.transports.connected import ServerTransport
-from rillet.store.transports.transport import errors_among
 
 
 class ClusterTransport(ServerTransport):
@@ -101,7 +99,7 @@ class ClusterTransport(ServerTransport):
         key = first_key(commands) or b""
         return self._call(lambda: self.servers().connection(key).replies(commands))
 
-    def append_packed(self, key: bytes, data: bytes, count: int) -> list[tuple[int, CommandError]]:
+    def _packed(self, key: bytes, data: bytes, count: int) -> list[Any]:
         """Send commands of one key in RESP encoding; send redirected commands again one by one."""
 
         def exchange() -> list[Any]:
@@ -117,7 +115,7 @@ class ClusterTransport(ServerTransport):
             for place in moved:
                 with unless_first(len(moved) < count or place > moved[0]):
                     replies[place] = self._follow([commands[place]])[0]
-        return errors_among(replies)
+        return replies
 
 
 __all__ = ["ClusterTransport"]

@@ -37,9 +37,11 @@ from rillet.store.transports.transport import (
     AsyncTransport,
     error_of,
     errors_among,
+    ids_among,
     only_reads,
 )
 from rillet.store.transports.undelivered import Undelivered, delivers
+from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:  # new in Python 3.11
     from typing import TypeVarTuple, Unpack
@@ -390,7 +392,15 @@ class ServerTransport:
 
     def append_packed(self, key: bytes, data: bytes, count: int) -> list[tuple[int, CommandError]]:
         """Send commands in RESP encoding; return each error reply with the position of its command."""
-        return errors_among(self._call(self._exchange, data, count, False, 0.0))
+        return errors_among(self._packed(key, data, count))
+
+    def add_packed(self, key: bytes, data: bytes, count: int) -> list[StreamID | None]:
+        """Send XADDs in RESP encoding; return the IDs; raise the first error reply."""
+        return ids_among(self._packed(key, data, count))
+
+    def _packed(self, key: bytes, data: bytes, count: int) -> list[Any]:
+        """Send commands of one key in RESP encoding, and return their replies."""
+        return self._call(self._exchange, data, count, False, 0.0)
 
     def _exchange(self, data: bytes, count: int, stateful: bool, waits: float) -> list[Any]:
         """Send commands in RESP encoding on this thread's connection and return their replies.

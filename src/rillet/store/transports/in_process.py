@@ -43,8 +43,9 @@ from rillet.runtime.engine import Engine
 from rillet.runtime.session import Session
 from rillet.store.arguments.allowed_commands import changes_connection
 from rillet.store.transports.thread_sessions import SeparateSession, ThreadSessions
-from rillet.store.transports.transport import errors_among, only_reads
+from rillet.store.transports.transport import errors_among, ids_among, only_reads
 from rillet.store.transports.undelivered import Undelivered, continues, executed, put_back_all
+from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:
     import asyncio
@@ -235,10 +236,10 @@ class InProcessTransport(ThreadSessions):
         finally:
             local.busy = False
 
-    def execute_packed(self, data: bytes, receiver: ReceiveBuffer | None = None) -> bytes:
+    def execute_packed(self, data: bytes, receiver: ReceiveBuffer | None = None, steady: bool = False) -> bytes:
         """Run commands in RESP encoding under one lock and one write of the log; return the bytes of their replies.
 
-        The commands must not block.
+        The commands must not block. steady: nothing can interrupt any of them (`is_steady`).
         If there is a receiver, the replies become its buffer, and the result is empty.
         """
         local = self._thread.state or self._thread.own_state()
@@ -251,7 +252,7 @@ class InProcessTransport(ThreadSessions):
         session = self.session()
         local.busy = local.draining = True
         try:
-            return self._execute_packed(session, data, receiver)
+            return self._execute_packed(session, data, receiver, steady)
         except BaseException:
             self._abandon(session)
             raise
@@ -282,8 +283,8 @@ class InProcessTransport(ThreadSessions):
                 receiver.exchange(session.out)
             return raw, log, 0 if log is None else log.write(began)
 
-    def _execute_packed(self, session: Session, data: bytes, receiver: ReceiveBuffer | None) -> bytes:
-        raw, log, position = self.shielded(self._step_packed, session, data, receiver)
+    def _execute_packed(self, session: Session, data: bytes, receiver: ReceiveBuffer | None, steady: bool) -> bytes:
+        raw, log, position = self.run_step(steady, self._step_packed, session, data, receiver)
         if position:
             raw = self._once_safe(log, position, session, raw)
             if receiver is not None and raw:  # the log failed, so `raw` is an error reply
@@ -298,6 +299,26 @@ class InProcessTransport(ThreadSessions):
         if not raw.startswith(b"-") and b"\r\n-" not in raw:
             return []
         return errors_among(parse_all(raw))
+
+    def add_packed(self, key: bytes, data: bytes, count: int) -> list[StreamID | None]:
+        """Run XADDs in RESP encoding; return the IDs; raise the first error reply."""
+        return _ids(self.execute_packed(data, steady=self.is_steady([b"XADD"])), count)
+
+    async def add_packed_async(self, data: bytes, count: int) -> list[StreamID | None]:
+        """Run XADDs in RESP encoding from a task; only the task waits for the disk."""
+        session = self.task_session()
+        local = self._thread.state or self._thread.own_state()
+        local.busy = True
+        try:
+            raw, log, position = self.run_step(self.is_steady([b"XADD"]), self._step_packed, session, data, None)
+        except BaseException:
+            self._abandon(session)
+            raise
+        finally:
+            local.busy = False
+        if position:
+            raw = await self._synced(log, position, session, raw) or raw
+        return _ids(raw or b"", count)
 
     @contextlib.contextmanager
     def page_source(self) -> Iterator[InProcessPages]:
@@ -571,3 +592,11 @@ class InProcessTransport(ThreadSessions):
 def _for_each(replies: list[Any], count: int) -> list[Any]:
     """Return a reply for each command; if the log failed, there is one error for all of them."""
     return replies if len(replies) == count else replies * count
+
+
+def _ids(raw: bytes, count: int) -> list[StreamID | None]:
+    """Return the IDs in the replies to XADDs; raise the first error reply."""
+    from rillet.store.arguments.entry_packing import ids_in
+
+    ids: list[StreamID | None] | None = ids_in(raw, count)
+    return ids_among(_for_each(parse_all(raw), count)) if ids is None else ids

@@ -25,6 +25,8 @@ from rillet.errors import ClusterDown, CommandError, ExecAbort, Loading, TryAgai
 from rillet.protocol.reply_parser import ReplyError
 from rillet.real_time import monotonic
 from rillet.runtime.registry import TABLE
+from rillet.store.arguments.encoding import parse_id
+from rillet.types.stream.id import StreamID
 
 # The commands from which `store.transaction()` builds a transaction; they affect only the connection that sends them.
 TRANSACTION_COMMANDS = frozenset((b"MULTI", b"EXEC", b"DISCARD", b"WATCH", b"UNWATCH"))
@@ -59,6 +61,9 @@ class Transport(Protocol):
 
     def append_packed(self, key: bytes, data: bytes, count: int) -> list[tuple[int, CommandError]]:
         """Run RESP-encoded commands of one key that do not block; return each error reply with its position."""
+
+    def add_packed(self, key: bytes, data: bytes, count: int) -> list[StreamID | None]:
+        """Run RESP-encoded XADDs of one key; return the IDs, None for null; raise the first error reply."""
 
     def page_source(self) -> Any:
         """Return a context manager that yields the servers from which client.pages.RangeReader reads."""
@@ -159,6 +164,11 @@ def all_raised(replies: list[Any]) -> list[Any]:
             check_ready(replies)
             raised(error)
     return replies
+
+
+def ids_among(replies: list[Any]) -> list[StreamID | None]:
+    """Return the IDs in replies to XADD, None for null; raise the first error, as `all_raised`."""
+    return [None if reply is None else parse_id(reply) for reply in all_raised(replies)]
 
 
 def all_ready(replies: list[Any]) -> list[Any]:
