@@ -48,7 +48,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rillet.extras import require
-from rillet.spark.archive.files import ArchiveError, sync
+from rillet.spark.archive.files import ArchiveError, ArchiveOvertaken, sync
 from rillet.spark.archive.manifest import ArchiveChange, ArchiveManifest, FileTable, Part
 from rillet.spark.archive.merging import Mergeable
 from rillet.spark.archive.parquet_reader import ArchiveTask
@@ -139,8 +139,8 @@ class DeltaArchive:
     # ---- writing -------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def writing(self) -> Iterator[ArchiveManifest]:
-        """Yield the manifest. Another process may write too: the commit of the slower one is refused."""
+    def writing(self, wait: float = 0.0) -> Iterator[ArchiveManifest]:
+        """Yield the manifest, without waiting. Another process may write too: the slower one is refused."""
         manifest = self.manifest()
         if manifest.commit:  # its writer may have been killed before it synced the log
             self._sync(manifest.commit, _SYNCED)
@@ -279,7 +279,7 @@ class DeltaArchive:
             if table.transaction_version(STATE) == token:
                 return  # the answer to an earlier attempt was lost, or only the work after its commit failed
             if (present := table.transaction_version(APP) or 0) != before:
-                raise ArchiveError(
+                raise ArchiveOvertaken(
                     f"rillet: another process has written to the Delta table {self.path}: it is at commit {present}, "
                     f"not {before}. Nothing was added; run the job again"
                 )

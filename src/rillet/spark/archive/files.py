@@ -17,6 +17,10 @@ class ArchiveError(RilletError):
     """The error if an archive cannot be read or written; the message names the archive's folder."""
 
 
+class ArchiveOvertaken(ArchiveError):
+    """The error if another process has committed meanwhile; nothing was added."""
+
+
 def sync(folder: Path) -> None:
     """Sync a folder to disk, so that new and renamed files in it survive a power failure."""
     descriptor = os.open(folder, os.O_RDONLY)

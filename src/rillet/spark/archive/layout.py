@@ -63,6 +63,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from rillet.real_time import monotonic
 from rillet.spark.archive.files import ArchiveError, can_exchange, exchange, link, sync
 from rillet.spark.archive.manifest import (
     FEW_INCREMENTS,
@@ -97,6 +98,7 @@ MAX_NAME = 255  # bytes: the longest folder name on common file systems
 _TRIES = 20  # attempts to read a manifest whose base is replaced meanwhile
 _PAUSE = 0.01  # seconds
 _HEAD = 64  # bytes that contain format and commit
+_TURN = 0.1  # seconds between two attempts to lock the archive
 _LAST_DAY = (date.max - date(1970, 1, 1)).days
 _CAPITAL = re.compile(r"%..|[A-Z]")  # Keep %.. sequences and encode capitals in a quoted name.
 _NO_DATE = "__HIVE_DEFAULT_PARTITION__"  # Hive's name for a null partition value.
@@ -170,6 +172,8 @@ class Archive:
         self.at = at
         self.column = column
         self._stored = Stored()
+        self._known: ArchiveManifest | None = None  # after the last `writing`, and the state of the folder then
+        self._seen: tuple[bytes | None, list[int]] = (None, [])
         self._unfinished = 0  # the number of a commit that was renamed, and whose sync or remaining steps failed
         self._small = Mergeable()
 
@@ -210,10 +214,11 @@ class Archive:
             f"rillet: the manifest of the archive {self.path} is damaged: {COMMITS} lacks commit {manifest.commit + 1}"
         )
 
-    def _bytes(self, path: str) -> bytes | None:
-        """Return the bytes of a file of the manifest, None if it does not exist."""
+    def _bytes(self, path: str, size: int = -1) -> bytes | None:
+        """Return the bytes of a file of the manifest, or its first ones; None if it does not exist."""
         try:
-            return (self.path / path).read_bytes()
+            with open(self.path / path, "rb") as file:
+                return file.read(size)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -221,11 +226,7 @@ class Archive:
 
     def _is_base(self, text: bytes) -> bool:
         """Return whether a text is still the beginning of the base: bases differ in their commit numbers."""
-        try:
-            with open(self.path / MANIFEST, "rb") as file:
-                return file.read(_HEAD) == text[:_HEAD]
-        except FileNotFoundError:
-            return False
+        return self._bytes(MANIFEST, _HEAD) == text[:_HEAD]
 
     def _increments(self, above: int) -> list[int]:
         """Return the numbers of the stored increments above a commit, sorted."""
@@ -263,8 +264,12 @@ class Archive:
     # ---- writing -------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def writing(self) -> Iterator[ArchiveManifest]:
-        """Lock the archive for writing, complete the last commit's remaining steps, and yield the manifest."""
+    def writing(self, wait: float = 0.0) -> Iterator[ArchiveManifest]:
+        """Lock the archive for writing, complete the last commit's remaining steps, and yield the manifest.
+
+        wait: seconds to wait for another process that is writing. O(files), or O(1) if nobody has written since the
+        last time.
+        """
         import fcntl
 
         try:
@@ -273,22 +278,39 @@ class Archive:
         except OSError as error:
             raise ArchiveError(f"rillet: the archive {self.path} cannot be written: {error.strerror}") from None
         with lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise ArchiveError(f"rillet: another process is writing to the archive {self.path}") from None
+            deadline = monotonic() + wait
+            while True:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except OSError:
+                    if monotonic() >= deadline:
+                        raise ArchiveError(f"rillet: another process is writing to the archive {self.path}") from None
+                    time.sleep(_TURN)
             try:  # before anything relies on the last commit, whose writer may have been killed before its sync
                 sync(self.path / COMMITS)
                 sync(self.path / OWN)
             except OSError as error:
                 raise ArchiveError(f"rillet: the archive {self.path} cannot be written: {error.strerror}") from None
-            manifest, self._stored = self._read()
-            with self._after(manifest.commit):
-                self.settle(manifest, again=True)
-                self._prune(manifest.commit - self._stored.increments)
-            shutil.rmtree(self.path / STAGING, ignore_errors=True)
+            manifest = self._known
+            if manifest is None or self._unfinished or self._seen != self._state():
+                manifest, self._stored = self._read()
+                with self._after(manifest.commit):
+                    self.settle(manifest, again=True)
+                    self._prune(manifest.commit - self._stored.increments)
+                shutil.rmtree(self.path / STAGING, ignore_errors=True)
             self._unfinished = 0
-            yield manifest
+            self._known = manifest
+            try:
+                yield manifest
+                self._seen = self._state()
+            except BaseException:
+                self._known = None
+                raise
+
+    def _state(self) -> tuple[bytes | None, list[int]]:
+        """Return what changes with each commit: the head of the base, and the increments. O(increments)"""
+        return self._bytes(MANIFEST, _HEAD), self._increments(0)
 
     def stage(self) -> str:
         """Create a staging folder for the files that tasks write; return its path relative to the archive's folder."""
@@ -417,6 +439,7 @@ class Archive:
             if whole:
                 self._prune(new.commit)
         self._unfinished = 0
+        self._known = new
         return new
 
     @contextmanager

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -30,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 from rillet.spark.archive.backends import FORMATS, AnyArchive, open_archive
 from rillet.spark.archive.delta import DeltaArchive
-from rillet.spark.archive.files import ArchiveError
+from rillet.spark.archive.files import ArchiveError, ArchiveOvertaken
 from rillet.spark.archive.layout import DAY_MS, NO_OBJECTS
 from rillet.spark.archive.manifest import ArchiveManifest, Part
 from rillet.spark.archive.targets import FileTarget
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 
 TARGET = 128 << 20  # bytes
 SMALL_FILES = 16
+WAIT = 60.0  # seconds to wait for another process that is writing to the archive
 BATCH_ENTRIES = 2_000_000
 MERGES_A_COMMIT = 64
 OWN = "stream string, id string, id_ms bigint, id_seq bigint, timestamp timestamp"
@@ -137,11 +139,17 @@ def archive(
     )  # fmt: skip
     if trim and (wrong := trim_errors(job.parsed)):
         raise OptionError(f"rillet: {'; '.join(wrong)}")
-    with job.archive.writing() as manifest:
-        manifest = job.round(manifest)
-        while every is not None and not job.stop.wait(every):
-            manifest = job.round(manifest)
-    return job.done
+    wait = WAIT
+    while True:  # between two rounds, others may write to the archive: `compact`, other jobs
+        try:
+            with job.archive.writing(wait) as manifest:
+                job.round(manifest)
+        except ArchiveOvertaken:  # in a Delta table, others may write during a round
+            if every is None:
+                raise
+        if every is None or job.stop.wait(every):
+            return job.done
+        wait = math.inf
 
 
 def compact(
@@ -159,7 +167,7 @@ def compact(
     """
     folder, done = open_archive(to, None, storage_options), ArchiveSummary()
     folder.existing()
-    with folder.writing() as manifest:
+    with folder.writing(WAIT) as manifest:
         files = FileOptions(2, target_bytes, compression, keep_replaced)
         merge_small(folder, manifest, files, TaskRunner.of(spark), done)
         if isinstance(folder, DeltaArchive):
