@@ -200,8 +200,7 @@ def _warn_if_compilation_failed() -> None:
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
-        raise AttributeError(f"module 'rillet' has no attribute {name!r}: more names are in rillet.aio (asyncio), "
-                             "rillet.records (results) and rillet.errors")  # fmt: skip
+        return _moved(name)
     if _HOMES.keys().isdisjoint(globals()):
         _warn_if_compilation_failed()  # once, at the first use of a public name
         if sys.version_info < (3, 11) and home != "rillet.errors":
@@ -209,6 +208,20 @@ def __getattr__(name: str) -> Any:
     value = import_module(home) if name == "codecs" else getattr(import_module(home), name)
     globals()[name] = value
     return value
+
+
+def _moved(name: str) -> Any:
+    """Return a name that was here before a module of its own had it."""
+    for home in ("rillet.aio", "rillet.records", "rillet.errors") if name[:1].isupper() else ():
+        module = import_module(home)
+        value = getattr(module, name, None)
+        if value is not None and getattr(value, "__module__", "").startswith("rillet."):
+            import warnings
+
+            warnings.warn(f"rillet.{name} ends with 0.2: use {home}.{name}", DeprecationWarning, stacklevel=3)
+            return value
+    raise AttributeError(f"module 'rillet' has no attribute {name!r}: more names are in rillet.aio (asyncio), "
+                         "rillet.records (results) and rillet.errors")  # fmt: skip
 
 
 def __dir__() -> list[str]:

@@ -47,6 +47,15 @@ def test_dir_shows_the_public_names_only() -> None:
     assert not shown & {"transport", "run_many", "may_wait", "replace_transport", "id_of", "observer"}
 
 
+@pytest.mark.parametrize("name", ["AsyncStore", "PendingEntry", "LogCorrupt"])
+def test_a_name_that_has_moved_still_works(name: str) -> None:
+    with pytest.warns(DeprecationWarning, match=rf"rillet.{name} ends with .*: use rillet.\w+.{name}$"):
+        assert getattr(rillet, name).__name__ == name
+    assert name not in dir(rillet)
+    with pytest.raises(AttributeError, match="has no attribute 'TypeVar'"):  # errors.py has it
+        _ = rillet.TypeVar
+
+
 def test_the_page_about_stability_lists_the_public_names() -> None:
     text = (ROOT / "docs" / "stability.md").read_text(encoding="utf-8")
     table = text.split("| `rillet.` | |\n", 1)[1].split("\n\n", 1)[0]
