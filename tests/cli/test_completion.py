@@ -68,6 +68,12 @@ def test_options(script: Path) -> None:
     assert completed(script, "rillet", "import", "--merge", "") == ["refuse", "replace", "skip"]
 
 
+def test_names_of_redis_commands(script: Path) -> None:
+    assert completed(script, "rillet", "exec", "events.rillet", "XINF") == ["XINFO"]
+    assert {"XADD", "XACK", "XTRIM"} < set(completed(script, "rillet", "exec", "redis://localhost", "X"))
+    assert completed(script, "rillet", "exec", "events.rillet", "--js") == ["--json"]
+
+
 @pytest.mark.skipif(find_spec("pyspark") is None, reason="pyspark is not installed")
 def test_options_of_pipelines(script: Path) -> None:
     assert completed(script, "rillet", "pipeline", "archive", "--stream-") == ["--stream-pattern"]

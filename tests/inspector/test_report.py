@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -139,3 +140,47 @@ def test_names_of_any_length_in_a_report(tmp_path: Path) -> None:
     assert "long-name-long-name-long" in found.text
     assert max(len(word) for word in found.text.split()) < 500
     assert text.count(f'title="{long}"') >= 5
+
+
+@pytest.mark.parametrize("kind", ["closed", "owned", "server"])
+def test_another_database(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "s.rillet"
+    with rillet.open(path) as store:
+        store.stream("zero").add({"f": "v"})
+        store.execute("SELECT", 3)
+        store.stream("three").add({"f": "v"})
+        if kind == "owned":
+            shown = _text(path, 3), _text(path, None)
+        elif kind == "server":
+            shown = _text(store.serve().url, 3), _text(store.serve().url.replace("/0", "/3"), 0)
+    if kind == "closed":
+        shown = _text(path, 3), _text(path, None)
+    assert "three" in shown[0]
+    assert "zero" not in shown[0]
+    assert "zero" in shown[1]
+    assert "three" not in shown[1]
+
+
+def _text(where: Path | str, db: int | None) -> str:
+    """Return the report of a database, and the keys that each thread of the inspector sees."""
+    place = InspectedPlace(where, db=db)
+
+    async def keys() -> list[list[str]]:
+        return await asyncio.gather(*(place.ask(lambda store: list(store.keys())) for _ in range(20)))
+
+    try:
+        assert len({tuple(found) for found in asyncio.run(keys())}) == 1
+        return parsed(report_of(place)).text
+    finally:
+        place.close()
+
+
+def test_the_option_for_the_database(tmp_path: Path) -> None:
+    with rillet.open(tmp_path / "s.rillet") as store:
+        store.execute("SELECT", 3)
+        store.stream("three").add({"f": "v"})
+    target = tmp_path / "report.html"
+    assert ended("report", tmp_path / "s.rillet", "--db", "3", "-o", target)[0] == 0
+    assert "three" in target.read_text(encoding="utf-8")
+    for command in ("top", "inspect"):
+        assert "--db N" in ended(command, "--help")[1]

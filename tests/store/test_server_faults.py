@@ -110,7 +110,7 @@ class Faults:
         """Return a function that runs commands, with kills before and after them."""
 
         def run(*arguments: Any, **options: Any) -> Any:
-            dice = self.random.randrange(400) if self.on else -1
+            dice = self.random.randrange(200) if self.on else -1
             if dice == 0:
                 self.server.kill()
             reply = function(*arguments, **options)

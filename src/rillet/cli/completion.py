@@ -65,7 +65,21 @@ def whole_parser() -> argparse.ArgumentParser:
             _pipelines(found)
         else:
             import_module(module_of(name)).add_arguments(found)
+        if name == "exec":
+            _command_names(found)
     return parser
+
+
+def _command_names(parser: argparse.ArgumentParser) -> None:
+    """Let the words after PATH|URL be completed by the names of commands."""
+    from rillet import commands
+    from rillet.runtime.registry import TABLE
+
+    commands.load()
+    for action in parser._actions:
+        if action.dest == "words":
+            action.nargs = "*"  # shtab completes the words of neither REMAINDER nor "..."
+            action.choices = sorted(command.name.upper() for command in TABLE)
 
 
 def _settings(parser: argparse.ArgumentParser) -> None:

@@ -22,6 +22,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rillet.cli.output import guarded, until_interrupted
+from rillet.cli.places import db_argument
 from rillet.errors import StoreError
 from rillet.extras import require
 
@@ -39,6 +40,7 @@ PARENT = "RILLET_INSPECT_PARENT"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("place", nargs="?", metavar="PATH|URL",
                         help=f"the directory of a store, or the url of a server (default: ${URL})")  # fmt: skip
+    db_argument(parser)
     parser.add_argument("--port", type=int, default=None, metavar="N",
                         help=f"the port of the page (default {PORT}, or a free one if it is in use)")  # fmt: skip
     parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="listen on this address")
@@ -70,7 +72,8 @@ def _serve(options: argparse.Namespace) -> None:
     where = options.place or os.environ.get(URL)
     if not where:
         raise StoreError("pass the directory of a store, or the url of a server")
-    place = InspectedPlace(where, write=options.write, dump_limit=options.dump_limit or DUMP_LIMIT)
+    place = InspectedPlace(where, write=options.write, dump_limit=options.dump_limit or DUMP_LIMIT,
+                           db=options.db)  # fmt: skip
     try:
         token = os.environ.get(TOKEN) or None
         inspector = _inspector(options, lambda port: Inspector(place, host=options.host, port=port, token=token,

@@ -20,7 +20,7 @@ import rillet
 from rillet.client.address import Address
 from rillet.client.connection import Connection
 from rillet.client.servers import ClientOptions
-from rillet.store.backends.read_access import Visit, visit
+from rillet.store.backends.read_access import Visit, visit, with_database
 from rillet.store.store import Store
 from rillet.types.stream.id import StreamID
 
@@ -109,15 +109,7 @@ def server_url(store: Store, options: argparse.Namespace) -> str:
     url = options.place if "://" in options.place else store.url
     if url is None:
         url = store.serve().url
-    address = Address.parse(url, strict=False)
-    if options.db in (None, address.db):
-        return str(url)
-    base, _, query = url.partition("?")
-    if address.unix is not None:
-        parts = [one for one in query.split("&") if one and not one.startswith("db=")]
-        return f"{base}?{'&'.join([*parts, f'db={options.db}'])}"
-    scheme, _, rest = base.partition("://")
-    return f"{scheme}://{rest.partition('/')[0]}/{options.db}" + (f"?{query}" if query else "")
+    return with_database(str(url), options.db)
 
 
 @contextmanager

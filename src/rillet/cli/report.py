@@ -13,25 +13,26 @@ import os
 from pathlib import Path
 
 from rillet.cli.output import guarded
+from rillet.cli.places import place_arguments
 from rillet.errors import StoreError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("place", metavar="PATH|URL", help="the directory of a store, or the url of a server")
+    place_arguments(parser)
     parser.add_argument("-o", "--output", type=Path, default=Path("report.html"), metavar="FILE",
                         help="the page (default report.html)")  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
     """Write the page; return the exit status."""
-    return guarded(lambda: _write(options.place, options.output))
+    return guarded(lambda: _write(options.place, options.db, options.output))
 
 
-def _write(where: str, target: Path) -> None:
+def _write(where: str, db: int | None, target: Path) -> None:
     from rillet.inspector.place import InspectedPlace
     from rillet.inspector.report import report
 
-    place = InspectedPlace(where)
+    place = InspectedPlace(where, db=db)
     try:
         text = report(place)
     finally:

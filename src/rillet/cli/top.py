@@ -11,24 +11,25 @@ from __future__ import annotations
 import argparse
 
 from rillet.cli.output import guarded, until_interrupted
+from rillet.cli.places import place_arguments
 from rillet.extras import require
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("place", metavar="PATH|URL", help="the directory of a store, or the url of a server")
+    place_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Show the figures until q or ^C; return the exit status."""
-    return guarded(lambda: until_interrupted(lambda: _show(options.place)))
+    return guarded(lambda: until_interrupted(lambda: _show(options.place, options.db)))
 
 
-def _show(where: str) -> None:
+def _show(where: str, db: int | None) -> None:
     require("inspect", "this command")
     from rillet.inspector.place import InspectedPlace
     from rillet.inspector.top import Top
 
-    place = InspectedPlace(where)
+    place = InspectedPlace(where, db=db)
     try:
         Top(place).run()
     finally:

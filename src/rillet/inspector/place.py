@@ -24,7 +24,7 @@ from rillet.errors import CommandError, StoreError
 from rillet.inspector.budget import Budget
 from rillet.real_time import monotonic
 from rillet.store.arguments.encoding import decode
-from rillet.store.backends.read_access import Visit
+from rillet.store.backends.read_access import Visit, with_database
 from rillet.store.store import Store
 
 Result = TypeVar("Result")
@@ -42,8 +42,13 @@ class ReadOnlyPlace(Exception):
 class InspectedPlace:
     """A directory, a server or a cluster, and the limits under which it is inspected."""
 
-    def __init__(self, where: str | os.PathLike[str], *, write: bool = False, dump_limit: int = DUMP_LIMIT) -> None:
+    def __init__(self, where: str | os.PathLike[str], *, write: bool = False, dump_limit: int = DUMP_LIMIT,
+                 db: int | None = None) -> None:  # fmt: skip
         self.where = os.fspath(where)
+        if "://" in self.where:
+            self.where, db = with_database(self.where, db), None
+        self._db = db  # of a directory: each thread selects it
+        self._selected = threading.local()
         self.write = write
         self.dump_limit = dump_limit
         self.budget = Budget()
@@ -81,13 +86,21 @@ class InspectedPlace:
     def call(self, function: Callable[[Store], Result]) -> Result:
         """Return function(store); if the owner of a directory ended, the directory is opened again once. StoreError."""
         try:
-            return function(self.store())
+            return function(self._chosen())
         except StoreError:
             if self._visit is None or "://" in self.where:
                 raise
             with self._guard:
                 self._visit.reopen()
-            return function(self.store())
+            return function(self._chosen())
+
+    def _chosen(self) -> Store:
+        """Return the store; this thread's commands are for the chosen database."""
+        store = self.store()
+        if self._db is not None and getattr(self._selected, "store", None) is not store:
+            store.execute("SELECT", self._db)
+            self._selected.store = store
+        return store
 
     async def ask(self, function: Callable[[Store], Result]) -> Result:
         """Return function(store), run in a thread and accounted for as a request."""

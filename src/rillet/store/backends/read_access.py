@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
+from rillet.client.address import Address
 from rillet.errors import CommandError, StoreError
 from rillet.host.directory import LOG_FOLDER
 from rillet.persistence.announcement import Announcement, announced
@@ -58,6 +59,21 @@ def visit(place: str | os.PathLike[str]) -> Store:
             raise
         store.close()
     return open(text, readonly=True)
+
+
+def with_database(url: str, db: int | None) -> str:
+    """Return the url with another database; None keeps it."""
+    if db is None:
+        return url
+    address = Address.parse(url, strict=False)
+    if db == address.db:
+        return url
+    base, _, query = url.partition("?")
+    if address.unix is not None:
+        parts = [one for one in query.split("&") if one and not one.startswith("db=")]
+        return f"{base}?{'&'.join([*parts, f'db={db}'])}"
+    scheme, _, rest = base.partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}/{db}" + (f"?{query}" if query else "")
 
 
 def _urls(folder: Path, owner: Announcement) -> list[str]:
@@ -132,4 +148,4 @@ class Visit:
         self.close()
 
 
-__all__ = ["Visit", "visit"]
+__all__ = ["Visit", "visit", "with_database"]
