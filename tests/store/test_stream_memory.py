@@ -102,6 +102,16 @@ def test_the_limit_includes_what_belongs_to_a_node(tmp_path: Path) -> None:
         assert len(numbers(store)) == 1000
 
 
+def test_the_log_does_not_grow_over_many_openings(tmp_path: Path) -> None:
+    for _ in range(14):  # each opening adds less than the limit
+        with rillet.open(tmp_path / "s", stream_memory="64kb", appendfsync="no") as store:
+            store.stream("s").add_many({"n": n, "text": "x" * 60} for n in range(300))
+            until(lambda: memory(store)["stream_memory_used"] < LIMIT * 7 // 8)
+            until(lambda: not any(int(store.info()[f"aof_rewrite_{name}"]) for name in ("scheduled", "in_progress")))
+            size = int(store.info()["aof_current_size"])
+    assert size < 5 * LIMIT  # the commands have 580 kB
+
+
 def test_random_commands_have_the_replies_of_a_store_in_memory(tmp_path: Path) -> None:
     chance = random.Random(3)
     with rillet.open(tmp_path / "s", stream_memory="64kb", appendfsync="no") as cold, rillet.open() as plain:

@@ -291,7 +291,9 @@ class Sealing:
     def _over(self) -> None:
         self._work = None
         self._phase = WATCHING
-        if self._sealed_since_rewrite > self.limit and not self._aof.rewriting.in_progress:
+        log = self._aof.log  # other processes may have written it, each less than the limit
+        grown = max(self._sealed_since_rewrite, log.current_size - log.base_size)
+        if grown > self.limit and not self._aof.rewriting.in_progress:
             self._aof.rewriting.scheduled = True  # the log forgets the commands of what is sealed
 
     def _of_phase(self) -> _Work:
