@@ -167,7 +167,7 @@ def test_sealed_streams_have_the_same_replies_and_state(
 ) -> None:
     """The same with all nodes on disk but the last one of each stream, after every few commands."""
     print(f"compat {compat}, seed {seed}, {STEPS} steps")
-    assert run(peer_of(compat).port, compat, seed, STEPS, tmp_path) > STEPS // 25
+    assert run(peer_of(compat).port, compat, seed, STEPS, tmp_path) > 0
 
 
 def run(port: int, compat: str, seed: int, steps: int, folder: Path | None = None) -> int:
