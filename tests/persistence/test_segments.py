@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from random import Random
+from typing import BinaryIO
 from zlib import crc32
 
 import pytest
@@ -17,6 +19,7 @@ from rillet.persistence.rdb.plain_keys import key_of
 from rillet.persistence.segments.segment import (
     FOOTER,
     HEADER,
+    PAGE,
     ROW,
     IndexCache,
     Sealed,
@@ -153,7 +156,7 @@ def test_streams_read_from_their_segments(seal: Seal) -> None:
     assert segment.path.exists()
 
 
-def test_an_index_is_dropped_when_the_room_is_needed_and_read_again(seal: Seal) -> None:
+def test_pages_of_indexes_are_dropped_when_the_room_is_needed_and_read_again(seal: Seal) -> None:
     cache = IndexCache(250 * ROW.size)
     streams = [filled(1000) for _ in range(4)]
     segments = [seal(stream, cache) for stream in streams]
@@ -162,12 +165,58 @@ def test_an_index_is_dropped_when_the_room_is_needed_and_read_again(seal: Seal) 
         number = chance.randrange(4)
         at = chance.randint(1, 1000)
         assert ids(streams[number], at, at)[0][0] == at
-        assert cache.size <= 199 * ROW.size
+        assert cache.size <= cache.limit
     assert cache.hits > cache.misses > 4
     for segment in segments:
         segment.close()
     assert cache.size == 0
     assert ids(streams[2], 5, 5)[0][0] == 5
+
+
+class CountingDisk(Disk):
+    """A disk that counts the bytes that are read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read = 0
+
+    def read_at(self, file: BinaryIO, offset: int, size: int) -> bytes:
+        self.read += size
+        return super().read_at(file, offset, size)
+
+
+def test_a_node_of_any_segment_costs_a_page_of_its_index(tmp_path: Path) -> None:
+    disk, cache, count = CountingDisk(), IndexCache(2 * PAGE * ROW.size), 80
+    stream = filled(1000)
+    nodes = nodes_of(stream)[:-1]
+    segments = [Segment(disk, tmp_path / f"{n}", written(REAL, tmp_path / f"{n}", nodes), cache) for n in range(count)]
+    keys = [key for key, _ in nodes]
+    for segment in segments:  # each index is read and checked once
+        assert [segment.key(number) for number in range(len(keys))] == keys
+    before, disk.read = len(os.listdir("/proc/self/fd")) if os.path.exists("/proc/self/fd") else 0, 0
+    chance = random.Random(1)
+    for _ in range(100):
+        number = chance.randrange(len(keys))
+        segment = chance.choice(segments)
+        assert segment.find(keys[number]) == number
+        assert segment.find(keys[number] + b"\0") == number
+        assert segment.node(number).to_bytes() == nodes[number][1].to_bytes()
+    largest = max(node.used for _, node in nodes)
+    assert disk.read <= 100 * (PAGE * ROW.size + largest)
+    assert segments[0].find(b"") == -1
+    assert before <= 64 + 60  # files are closed, too
+    assert cache.size <= cache.limit
+    # A page that has changed since is found out.
+    path = segments[3].path
+    segments[3].find(keys[100])
+    data = bytearray(path.read_bytes())
+    data[len(data) - FOOTER.size - 8] ^= 1
+    path.write_bytes(data)
+    assert segments[3].key(0) == keys[0]
+    with pytest.raises(SegmentUnreadable, match="the index of the segment is damaged"):
+        segments[3].key(len(keys) - 1)
+    for segment in segments:
+        segment.close()
 
 
 @pytest.mark.parametrize("part", ["node", "index", "footer", "missing", "short"])

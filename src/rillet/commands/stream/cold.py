@@ -24,6 +24,7 @@ _COUNT = 6  # position of a node's entry count, after the listpack header
 _MOST = 8 << 20
 """The bytes of nodes that a command waits for; what it reads beyond them, it reads itself."""
 _MOST_PENDING = 4096
+_LOWEST, _HIGHEST = bytes(16), b"\xff" * 16
 
 
 def absent_between(
@@ -49,7 +50,8 @@ def absent_between(
             index = source.absent(-1, 0)
             if index is not None:  # what follows is unknown without it
                 return [*absent, index]
-            first, last = max(value.find(low), 0), value.find(high)
+            first = 0 if low == _LOWEST else max(value.find(low), 0)
+            last = value.count - 1 if high == _HIGHEST else value.find(high)
             numbers = range(last, first - 1, -1) if reverse else range(first, last + 1)
             wanted = []
             for at in numbers:

@@ -13,8 +13,9 @@ with a SegmentUnreadable that names the file and the IDs.
 A writer appends nodes to a file with another name, which gets the index and the footer, is synced and renamed; then the
 folder is synced. So a segment with its right name is complete.
 
-The index of a segment is read when it is needed, and dropped when `IndexCache` needs the room: 1.6 % of the size of
-nodes of 4 KiB.
+The index of a segment, 1.6 % of the size of nodes of 4 KiB, is read as a whole once, to check it. What stays is its
+directory: the first ID and a checksum of each page of 64 rows. After that a page is read, checked and kept when it is
+needed, until `IndexCache` needs the room. So a node of any segment costs a search in memory and two short reads.
 
 Any process may read a segment, because nobody changes it: Spark's tasks do, by `blocks`, many nodes with one read. They
 get the reference from the owner of the store (RILLET.XSEGMENTS).
@@ -27,7 +28,7 @@ import re
 import struct
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 from zlib import crc32
@@ -48,6 +49,10 @@ CRC-32 of the node"""
 FOOTER: Final = struct.Struct("<QQQQQI16sI")
 """nodes, entries, tombstones, offset of the index, time in ms, CRC-32 of the index, zeroes, CRC-32 of the footer"""
 PART: Final = ".part"
+PAGE: Final = 64
+"""The rows of a page of the index."""
+_PAGE_BYTES: Final = PAGE * ROW.size
+_FILES: Final = 64  # that are open at most
 _WRITE: Final = 1 << 18
 _READ: Final = 1 << 18  # small enough for a processor's cache
 _REFERENCE = re.compile(rb"(\d{10}\.segment) (\d{1,18}) (\d{1,18}) (\d{1,18}) (\d{1,10})")
@@ -164,36 +169,60 @@ class FilePart(NamedTuple):
 
 
 class IndexCache:
-    """The indexes that are in memory, at most `limit` bytes of them (and at least the last one that was used)."""
+    """The pages of indexes that are in memory, at most `limit` bytes of them (and at least the last one that was used).
+
+    The directories of the indexes, 0.5 % of the indexes, have the same limit, apart from the pages.
+    """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.size = 0
         self.hits = self.misses = 0
-        self._kept: OrderedDict[Segment, int] = OrderedDict()
+        self._pages: OrderedDict[tuple[Segment, int], int] = OrderedDict()
+        self._directories: OrderedDict[Segment, int] = OrderedDict()
+        self._directory_bytes = 0
+        self._files: OrderedDict[Segment, None] = OrderedDict()
 
-    def use(self, segment: Segment) -> None:
-        """Note that the index of a segment was used."""
+    def use(self, segment: Segment, page: int) -> None:
+        """Note that a page was used."""
         self.hits += 1
-        self._kept.move_to_end(segment)
+        self._pages.move_to_end((segment, page))
 
-    def keep(self, segment: Segment, size: int) -> None:
-        """Note that an index was read; drop those that were not used for the longest time."""
+    def keep(self, segment: Segment, page: int, size: int) -> None:
+        """Note that a page was read; drop those that were not used for the longest time."""
         self.misses += 1
-        self._kept[segment] = size
+        self._pages[segment, page] = size
         self.size += size
-        while self.size > self.limit and len(self._kept) > 1:
-            dropped, size = self._kept.popitem(last=False)
+        while self.size > self.limit and len(self._pages) > 1:
+            (other, number), size = self._pages.popitem(last=False)
             self.size -= size
-            dropped.rest()
+            other.drop_page(number)
 
-    def forget(self, segment: Segment) -> None:
-        """Forget a segment that is closed."""
-        self.size -= self._kept.pop(segment, 0)
+    def keep_directory(self, segment: Segment, size: int) -> None:
+        """Note that a directory was made; drop the oldest ones."""
+        self._directories[segment] = size
+        self._directory_bytes += size
+        while self._directory_bytes > self.limit and len(self._directories) > 1:
+            other, size = self._directories.popitem(last=False)
+            self._directory_bytes -= size
+            other.drop_directory()
+
+    def opened(self, segment: Segment) -> None:
+        """Note that a file was opened; close the one that was opened before the others."""
+        self._files[segment] = None
+        if len(self._files) > _FILES:
+            self._files.popitem(last=False)[0].close_file()
+
+    def forget(self, segment: Segment, pages: Iterable[int]) -> None:
+        """Forget a segment that is closed, with these pages."""
+        for page in pages:
+            self.size -= self._pages.pop((segment, page), 0)
+        self._directory_bytes -= self._directories.pop(segment, 0)
+        self._files.pop(segment, None)
 
 
 class Segment:
-    """A segment that can be read: a `NodeSource`. It keeps its file open while its index is in memory."""
+    """A segment that can be read: a `NodeSource`."""
 
     def __init__(self, disk: Disk, path: Path, sealed: Sealed, cache: IndexCache) -> None:
         self.path = path
@@ -201,7 +230,9 @@ class Segment:
         self._disk = disk
         self._cache = cache
         self._file: BinaryIO | None = None
-        self._index = b""
+        self._firsts = b""  # the directory: the first ID of each page of the index, and its CRC-32
+        self._sums: list[int] = []
+        self._pages: dict[int, bytes] = {}
         self._row: Callable[..., tuple[bytes, bytes, int, int, int, int, int, int]] = ROW.unpack_from
 
     def __repr__(self) -> str:
@@ -220,11 +251,8 @@ class Segment:
 
     def key(self, number: int) -> bytes:
         """Return the first ID of a node."""
-        index = self._used()
-        at = ROW.size * number
-        if not 0 <= at < len(index):
-            raise IndexError("the segment has no node of this number")
-        return index[at : at + 16]
+        at = ROW.size * (number % PAGE)
+        return self._page_of(number)[at : at + 16]
 
     def living(self, number: int) -> int:
         """Return the number of entries of a node that are not tombstones."""
@@ -243,8 +271,13 @@ class Segment:
 
     def find(self, key: bytes) -> int:
         """Return the number of the last node whose first ID is at most `key`, -1 if there is none. O(log nodes)"""
-        index, size = self._used(), ROW.size
-        return bisect_right(range(self.sealed.nodes), key, key=lambda at: index[size * at : size * at + 16]) - 1
+        firsts = self._directory()
+        number = bisect_right(range(len(self._sums)), key, key=lambda at: firsts[16 * at : 16 * at + 16]) - 1
+        if number < 0:
+            return -1
+        page, size = self._page(number), ROW.size
+        rows = range(len(page) // size)
+        return PAGE * number + bisect_right(rows, key, key=lambda at: page[size * at : size * at + 16]) - 1
 
     def last_id(self, number: int) -> int:
         """Return the ID of the last entry of a node that is not a tombstone, as 128 bits."""
@@ -269,7 +302,7 @@ class Segment:
         The buffer is always the same: decode its nodes before the next step. Raise SegmentUnreadable if the file is
         missing or damaged; the nodes that were yielded before are sound.
         """
-        rows = list(ROW.iter_unpack(self._used()[ROW.size * first : ROW.size * (first + count)]))
+        rows = [self._row_of(number) for number in range(first, min(first + count, self.sealed.nodes))]
         buffer = bytearray()
         at = 0
         while at < len(rows):
@@ -299,7 +332,7 @@ class Segment:
 
         A file that cannot be opened is not absent: the command that needs it reports the error.
         """
-        if first < 0 and self._index:
+        if first < 0 and self._firsts:
             return None
         if first < 0:
             size = self.sealed.nodes * ROW.size + FOOTER.size
@@ -331,30 +364,53 @@ class Segment:
             raise SegmentUnreadable(f"{self.path}: the footer contradicts what was sealed")
         return checksum
 
-    def _used(self) -> bytes:
-        """Return the index, from memory or from the file."""
-        if self._index:
-            self._cache.use(self)
-            return self._index
+    def _directory(self) -> bytes:
+        """Return the first ID of each page of the index, after the index was read and checked once."""
+        if self._firsts:
+            return self._firsts
         checksum = self._checked_footer()
-        size = self.sealed.nodes * ROW.size
-        at = self.sealed.size - FOOTER.size - size
-        index = self._read(at, size, "the index")
+        at = self._index_at()
+        index = self._read(at, self.sealed.nodes * ROW.size, "the index")
         if crc32(index) != checksum:
             raise SegmentUnreadable(f"{self.path}: offset {at}: the index of the segment is damaged")
-        self._index = index
-        self._cache.keep(self, size)
-        return index
+        pages = range(0, len(index), _PAGE_BYTES)
+        self._sums = [crc32(index[page : page + _PAGE_BYTES]) for page in pages]
+        self._firsts = b"".join([index[page : page + 16] for page in pages])
+        self._cache.keep_directory(self, 24 * len(pages))
+        return self._firsts
 
-    def _row_of(self, number: int) -> tuple[bytes, bytes, int, int, int, int, int, int]:
-        index = self._used()
+    def _index_at(self) -> int:
+        return self.sealed.size - FOOTER.size - self.sealed.nodes * ROW.size
+
+    def _page(self, number: int) -> bytes:
+        """Return a page of the index, from memory or from the file."""
+        page = self._pages.get(number)
+        if page is not None:
+            self._cache.use(self, number)
+            return page
+        self._directory()
+        at = _PAGE_BYTES * number
+        size = min(_PAGE_BYTES, self.sealed.nodes * ROW.size - at)
+        page = self._read(self._index_at() + at, size, "the index")
+        if crc32(page) != self._sums[number]:
+            raise SegmentUnreadable(f"{self.path}: offset {self._index_at() + at}: the index of the segment is damaged")
+        self._pages[number] = page
+        self._cache.keep(self, number, size)
+        return page
+
+    def _page_of(self, number: int) -> bytes:
+        """Return the page with the row of a node."""
         if not 0 <= number < self.sealed.nodes:
             raise IndexError("the segment has no node of this number")
-        return self._row(index, ROW.size * number)
+        return self._page(number // PAGE)
+
+    def _row_of(self, number: int) -> tuple[bytes, bytes, int, int, int, int, int, int]:
+        return self._row(self._page_of(number), ROW.size * (number % PAGE))
 
     def _opened(self) -> BinaryIO:
         if self._file is None:
             self._file = self._disk.read_from(self.path)
+            self._cache.opened(self)
         return self._file
 
     def _damaged(self, offset: int, number: int) -> SegmentUnreadable:
@@ -394,17 +450,27 @@ class Segment:
     def _short(self, offset: int, part: str | int) -> SegmentUnreadable:
         return SegmentUnreadable(f"{self.path}: offset {offset}: the file ends in {self._named(part)}")
 
-    def rest(self) -> None:
-        """Drop the index and close the file; the next use opens it again."""
-        self._index = b""
+    def drop_page(self, number: int) -> None:
+        """Forget a page of the index."""
+        self._pages.pop(number, None)
+
+    def drop_directory(self) -> None:
+        """Forget the directory of the index; the next use reads the index again. The pages stay."""
+        self._firsts = b""
+        self._sums = []
+
+    def close_file(self) -> None:
+        """Close the file; the next read opens it again."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def close(self) -> None:
         """Free what the segment holds."""
-        self._cache.forget(self)
-        self.rest()
+        self._cache.forget(self, self._pages)
+        self._pages = {}
+        self.drop_directory()
+        self.close_file()
 
 
 def read_segment(disk: Disk, path: Path) -> Sealed:
