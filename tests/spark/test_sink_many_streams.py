@@ -12,8 +12,6 @@ import pytest
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
-from rillet.client.cluster import slot_of  # noqa: E402
-from rillet.client.connection import Connection  # noqa: E402
 from rillet.client.errors import ConnectionLost, ConnectorError  # noqa: E402
 from rillet.client.transaction import Transaction  # noqa: E402
 from rillet.spark.sink import BatchWriter, StreamingWriter  # noqa: E402
@@ -270,29 +268,3 @@ def test_a_batch_of_an_early_version_with_rows_in_another_order_is_refused(judge
         write(both, chosen, at_once=100)
     with judge.client() as client:
         assert [client.xlen(f"s {n}") for n in range(STREAMS)] == [ROWS // STREAMS * (n == 3) for n in range(STREAMS)]
-
-
-def test_a_slot_of_a_cluster_costs_two_sends_and_a_commit_a_few(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each transaction is sent as a whole up to EXEC; the records are closed many at a time."""
-    if place.kind != "cluster":
-        pytest.skip("on a single server, all streams share transactions")
-    rows = table(n=pa.array(range(300), pa.int64()), to=[f"sends {n}" for n in range(300)])
-    chosen = {**place.options, "streamColumn": "to"}
-    in_task(query="sends")
-    write_as("warm", rows, chosen)
-    writer = writer_of(rows, chosen)
-    in_task(query="sends")
-    sends, send = [0], Connection.send
-
-    def counting(connection: Connection, data: bytes | bytearray) -> None:
-        sends[0] += 1
-        send(connection, data)
-
-    monkeypatch.setattr(Connection, "send", counting)
-    told = writer.write(iter(rows.to_batches()))
-    slots = len({slot_of(b"sends %d" % n) for n in range(300)})
-    assert slots > 250
-    assert sends[0] <= 2 * slots + 30
-    sends[0] = 0
-    writer_of(rows, chosen).commit([told], 0)
-    assert sends[0] <= 60

@@ -101,7 +101,6 @@ class Connection:
 
     replica = False  # whether the server is a replica, which may lag behind its master; set by Servers
     lost = False  # True after the connection broke
-    reply_stream: Any = None  # its ReplyStream, if one is used (reply_stream.py)
     has_state = False  # set by callers that changed the connection's state (SELECT, MULTI, WATCH)
 
     until = 0.0  # `monotonic` time until which the reply may take longer than reply_timeout

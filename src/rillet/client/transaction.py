@@ -95,8 +95,7 @@ class Transaction:
         self.connection: Connection | None = None  # the connection of the open transaction
         self._replies: ReplyStream
         self._unanswered: deque[int] = deque()  # number of commands in each chunk whose replies have not been read
-        self._reads: Commands | None = None  # the reads of `begin`, until their replies are read
-        self._held: bytes | bytearray = b""  # commands that are sent together with the next ones
+        self._reads: Commands | None = None  # the reads that `begin` sent, until their replies are read
 
     @property
     def open(self) -> bool:
@@ -104,18 +103,17 @@ class Transaction:
         return self.connection is not None
 
     def begin(self, watch: Sequence[bytes], reads: Commands = ()) -> None:
-        """Begin with WATCH, the reads, and MULTI, which are sent together with the next commands."""
+        """Send WATCH, the reads, and MULTI, without waiting for the replies."""
         self.connection = self.servers.connection(self.key)
-        self._replies = ReplyStream.of(self.connection)
+        self._replies = ReplyStream(self.connection)
         self._unanswered.clear()
         self._reads = reads
-        self._held = pack_all([(b"WATCH", *watch), *reads, (b"MULTI",)])
+        self.connection.send(pack_all([(b"WATCH", *watch), *reads, (b"MULTI",)]))
 
     def opening(self) -> list[Any]:
         """Wait for the replies to the reads and return them, with ReplyErrors among them; call once."""
         reads, self._reads = self._reads, None
         assert reads is not None
-        self._flush()
         self._accepted(b"WATCH")
         replies = [self._replies.reply() for _ in reads]
         for words, reply in zip(reads, replies, strict=True):
@@ -124,28 +122,16 @@ class Transaction:
         self._accepted(b"MULTI")
         return replies
 
-    def send(self, data: bytes | bytearray, commands: int, hold: bool = False) -> None:
-        """Send commands in RESP encoding for the transaction, then read the replies of an earlier chunk.
-
-        hold: more commands follow at once, so send these together with them.
-        """
+    def send(self, data: bytes | bytearray, commands: int) -> None:
+        """Send commands in RESP encoding for the transaction, then read the replies of an earlier chunk."""
         assert self.connection is not None
-        self._held = self._held + data if self._held else data
-        if not hold:
-            self._flush()
+        self.connection.send(data)
         self._unanswered.append(commands)
         while self._reads is None and len(self._unanswered) > 2:
             self._queued()
 
-    def _flush(self) -> None:
-        if self._held:
-            assert self.connection is not None
-            held, self._held = self._held, b""
-            self.connection.send(held)
-
     def settle(self) -> None:
         """Read the replies to all sent commands, which confirm that the server has queued the commands."""
-        self._flush()
         while self._unanswered:
             self._queued()
 

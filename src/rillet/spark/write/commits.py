@@ -48,10 +48,10 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from rillet.client.cluster import SLOTS, slot_of
-from rillet.client.errors import ConnectorError, refused
+from rillet.client.errors import ConnectorError
 from rillet.client.servers import Servers
+from rillet.client.transaction import multi_exec
 from rillet.loggers import logger
-from rillet.protocol.reply_parser import ReplyError
 
 log = logger("spark")
 
@@ -195,33 +195,14 @@ def close_batch(servers: Servers, written: Sequence[Written]) -> list[bytes]:
         if task.identity is not None and task.notes is None:
             for stream, rows in (task.rows if task.groups is None else task.groups).items():
                 tasks.setdefault(stream, {})[task.identity] = rows
-    keys = [record_key(stream, next(iter(rows)).query) for stream, rows in tasks.items()]
-    records = _each(servers, [(key, (b"HGETALL", key)) for key in keys])
-    commands: list[tuple[bytes, tuple[bytes, ...]]] = []
-    for key, (stream, counts), record in zip(keys, tasks.items(), records, strict=True):
-        commands += [(key, words) for words in _closing(servers, key, stream, counts, record)]
-    _each(servers, commands)
-    return keys
+    return [_close(servers, stream, rows) for stream, rows in tasks.items()]
 
 
-def _each(servers: Servers, requests: Sequence[tuple[bytes, tuple[bytes, ...]]]) -> list[Any]:
-    """Send commands, many at a time; raise ConnectorError if one is refused."""
-    replies = servers.each(requests)
-    for (key, words), reply in zip(requests, replies, strict=True):
-        if isinstance(reply, ReplyError):
-            raise refused(servers.connection(key).address, words[0].decode(), str(reply))
-    return replies
-
-
-def _closing(
-    servers: Servers, key: bytes, stream: bytes, rows: dict[Identity, int], flat: Sequence[bytes]
-) -> list[tuple[bytes, ...]]:
-    """Return the commands that record the end of a batch of a stream; flat: the fields of its record.
-
-    They need no transaction: after `done`, the fields of the batch have no meaning.
-    """
+def _close(servers: Servers, stream: bytes, rows: dict[Identity, int]) -> bytes:
     identity = next(iter(rows))
     partitions = {one.partition for one in rows}
+    key = record_key(stream, identity.query)
+    flat = servers.call(key, b"HGETALL", key)
     fields: dict[bytes, bytes] = dict(zip(flat[::2], flat[1::2], strict=True))
     done = int(fields.pop(b"done", b"-1"))
     if done > identity.batch:
@@ -232,7 +213,8 @@ def _closing(
         )  # fmt: skip
     if done >= identity.batch:
         # A repeated commit writes again, so that waiting for copies (copies.py) waits for the earlier writes, too.
-        return [(b"HSET", key, b"done", b"%d" % done)]
+        servers.call(key, b"HSET", key, b"done", b"%d" % done)
+        return key
     tasks = {int(name): CommitProgress.parse(text) for name, text in fields.items()}
     written = {task for task, progress in tasks.items() if progress.batch == identity.batch}
     others = sorted(written - partitions)
@@ -245,9 +227,13 @@ def _closing(
     for task, count in rows.items():
         if count and task.partition not in written:
             raise rows_gone(str(task.partition), task.batch, str(servers.connection(key).address), stream)
-    commands: list[tuple[bytes, ...]] = [] if identity.lasting else [(b"EXPIRE", key, b"%d" % BATCH_SECONDS)]
-    commands.append((b"HSET", key, b"done", b"%d" % identity.batch))
-    return [*commands, (b"HDEL", key, *fields)] if fields else commands
+    commands: list[tuple[bytes, ...]] = [(b"HSET", key, b"done", b"%d" % identity.batch)]
+    if fields:
+        commands.append((b"HDEL", key, *fields))
+    if not identity.lasting:
+        commands.append((b"EXPIRE", key, b"%d" % BATCH_SECONDS))
+    multi_exec(servers, key, commands)
+    return key
 
 
 def rows_gone(partition: str, batch: int, where: str, stream: bytes = b"") -> ConnectorError:

@@ -9,10 +9,6 @@ transactions and a record. The name of such a group of streams is a key in its s
 
     rillet:streams{<tag>}.<stream>      tag: 0 on a single server, else the hash tag of the slot; stream: the option
 
-The rows of a record batch are sorted by slot and loaded into one packer, because a packer and the columns of a few rows
-take more time than the rows. Commands up to EXEC are sent at once, so a slot takes two round trips. The driver closes
-the records of all slots in two pipelines (commits.py).
-
 Rows keep their order, so the entries of each stream are in the order of the task's rows.
 
 Three kinds of writes use a record for each stream instead (transactions.py). With an idColumn, the last ID of each
@@ -33,7 +29,7 @@ transactions of several slots (EXEC ends WATCH for all of them).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -99,21 +95,22 @@ class GroupedRows:
         places, numbers = counted.field(0).to_pylist(), counted.field(1).to_pylist()
         return {names[place]: rows for place, rows in zip(places, numbers, strict=True)}
 
-    def divided(self, batch: Any) -> tuple[Any, list[tuple[bytes, int, int]]]:
-        """Return the rows of a record batch sorted by their group, and each group with its first row and the end."""
+    def shares(self, batch: Any, turn: int) -> Iterator[tuple[bytes, Any]]:
+        """Yield each group with its rows of a record batch, in order."""
         if not self.cluster:
-            return batch, [(self.group_of(b""), 0, batch.num_rows)]
+            yield self.group_of(b""), batch
+            return
         import pyarrow as pa
         import pyarrow.compute as pc
 
         column = batch.column(_NAME)
         slots = pa.array([slot_of(name) for name in column.dictionary.to_pylist()], pa.int32()).take(column.indices)
         order = pc.sort_indices(slots)
-        at, groups = 0, []
-        for pair in pc.value_counts(slots.take(order)).to_pylist():
-            groups.append((group_name(self.encoder.stream, pair["values"]), at, at + pair["counts"]))
+        slots, batch = slots.take(order), batch.take(order)
+        at = 0
+        for pair in pc.value_counts(slots).to_pylist():
+            yield group_name(self.encoder.stream, pair["values"]), batch.slice(at, pair["counts"])
             at += pair["counts"]
-        return batch.take(order), groups
 
     def load(self, packer: RowPacker, batch: Any, ids: Any) -> None:
         """Load the columns of a record batch, whose names `with_names` has added, into a packer."""
@@ -158,12 +155,7 @@ class ManyStreamsSender(TransactionSender):
             )
         for stream, rows in counts.items():
             self.seen[stream] = self.seen.get(stream, 0) + rows
-        rows, groups = self.grouping.divided(named)
-        packer = self.packer(b"")
-        self.grouping.load(packer, rows, None)
-        for group, start, stop in groups:
-            self.rows[group] = self.rows.get(group, 0) + stop - start
-            self._pack_range(group, packer, rows, start, stop)
+        super().send(named)
 
     def _look(self, named: Iterable[bytes]) -> bytes | None:
         """Begin the groups of streams, and check their types; return a stream with rows in a record of its own.
@@ -206,7 +198,7 @@ class ManyStreamsSender(TransactionSender):
     def _has_streams_only(self, streams: Sequence[bytes]) -> bool:
         """Return whether the keys of a single server are streams or missing; 0.3 us for a key."""
         connection = self.servers.connection(b"")
-        replies = ReplyStream.of(connection)
+        replies = ReplyStream(connection)
         kinds: set[bytes] = set()
         try:
             for at in range(0, len(streams), IN_FLIGHT):

@@ -103,11 +103,8 @@ class TaskTransactions:
         first, self.packed_first_id = self.packed_first_id, None
         return Chunk(data, commands, self.rows, self.size, self.digest.hexdigest(), first)
 
-    def send_kept(self, hold: bool = False) -> None:
-        """Send the kept chunks of XADD commands that the open transaction lacks; begin one if none is open.
-
-        hold: other commands follow at once, so send the last chunk together with them.
-        """
+    def send_kept(self) -> None:
+        """Send the kept chunks of XADD commands that the open transaction lacks; begin one if none is open."""
         if not self.transaction.open:
             self.sent = 0
             watched = (self.record.fence, self.stream) if self.reads_ids else (self.record.fence,)
@@ -115,9 +112,8 @@ class TaskTransactions:
             self.transaction.begin(watched, reads)
             self._opening = None
         while self.sent < len(self.kept):
-            chunk = self.kept[self.sent]
+            self.transaction.send(*self.kept[self.sent][:2])
             self.sent += 1
-            self.transaction.send(chunk.data, chunk.commands, hold and self.sent == len(self.kept))
             if self.sent > 1:
                 self.opening()  # read these replies, so that `send` can read the QUEUED replies
 
@@ -245,10 +241,10 @@ class TransactionSender(Sender):
 
     def _try(self, share: TaskTransactions, progress: CommitProgress) -> bool:
         """Send EXEC for a transaction; return False if another attempt of the task wrote to the stream meanwhile."""
-        share.send_kept(hold=True)
+        share.send_kept()
         notes = share.record.note(progress)
-        share.transaction.send(pack_all(notes), len(notes))
         recorded, last_id = share.opening()
+        share.transaction.send(pack_all(notes), len(notes))
         share.transaction.settle()
         if recorded != share.recorded:
             share.transaction.discard()

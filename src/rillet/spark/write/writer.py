@@ -68,14 +68,11 @@ class Sender:
         if self.layout.single:
             self.packers[stream] = packer
         self.layout.load(packer, rows, self.ids(stream, rows))
-        self._pack_range(stream, packer, rows, 0, rows.num_rows)
-
-    def _pack_range(self, stream: bytes, packer: RowPacker, rows: Any, row: int, stop: int) -> None:
-        """Pack the rows from `row` to `stop` of the record batch that was loaded into a packer."""
-        while row < stop:
+        row = 0
+        while row < rows.num_rows:
             before = row
             try:
-                row = packer.pack(row, self.bound(stream, row, stop), CHUNK)
+                row = packer.pack(row, self.bound(stream, row, rows.num_rows), CHUNK)
             except ValueError as error:
                 raise ConnectorError(f"rillet: writing to {shown(stream)}: {error}") from None
             self.packed(stream, packer, rows, before, row)
