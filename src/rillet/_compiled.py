@@ -19,6 +19,7 @@ from importlib.machinery import ExtensionFileLoader, PathFinder
 
 TYPED = (
     "structs/memory",
+    "structs/integer_text",
     "structs/argument_spans",
     "structs/block_list",
     "structs/arena",
@@ -38,7 +39,6 @@ TYPED = (
     "structs/skiplist",
     "structs/geohash",
     "structs/due_times",
-    "structs/integer_text",
     "structs/glob",
     "structs/float_text",
     "structs/array/array_slice",

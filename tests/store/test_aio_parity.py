@@ -13,12 +13,15 @@ from typing import Any, TypeVar
 import pytest
 
 import rillet
+import rillet.aio
+import rillet.records
 from rillet import PartitionedConsumer, PartitionedGroup, PartitionedStream
 from rillet.aio import AsyncPartitionedConsumer, AsyncPartitionedGroup, AsyncPartitionedStream
 from rillet.store import aio
 from rillet.store.aio.group import AsyncMessageReader
 from rillet.store.aio.script import AsyncScript, AsyncStoredFunction
 from rillet.store.aio.stored_key import AsyncStoredKey
+from rillet.store.arguments.entry_packing import EntryPacker
 from rillet.store.channels import Names
 from rillet.store.group import MessageReader
 from rillet.store.script import Script, StoredFunction
@@ -165,6 +168,8 @@ class _Missing(metaclass=_Anything):
 def _hints(function: Any, owner: type) -> dict[str, str]:
     """Return the types of the parameters and of the result as text, in the names of the synchronous API."""
     names = {name: getattr(rillet, name) for name in rillet.__all__ if name != "set"}
+    names |= {name: getattr(module, name) for module in (rillet.aio, rillet.records) for name in module.__all__}
+    names["EntryPacker"] = EntryPacker
     names |= {one.__name__: one for pair in PAIRS.items() for one in pair}
     names |= {"pyarrow": _Missing, "polars": _Missing, "redis": _Missing, "AsyncRedis": Any}
     names |= {"Self": owner, "Names": Names}

@@ -180,7 +180,7 @@ def test_the_clock_of_the_server_jumps(server: Server) -> None:
         assert store.execute("GET", "a") == b"1"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("module", MODELS, ids=lambda module: module.__name__.split(".")[-1])
 def test_nothing_is_lost_early_or_out_of_order(server: Server, module: Any) -> None:
     for seed in range(2):

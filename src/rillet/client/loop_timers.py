@@ -15,8 +15,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from math import inf
+from types import TracebackType
 from typing import Any
 
 from rillet.timer_thread import Timer, TimerThread
@@ -101,18 +102,27 @@ async def sleep(seconds: float) -> None:
         timer.cancel()
 
 
-@contextlib.asynccontextmanager
-async def time_limit(seconds: float | None) -> AsyncIterator[None]:
-    """Raise TimeoutError if the block takes longer, as asyncio.timeout does; None: no limit."""
-    async with asyncio.timeout(None) as limit:
-        timer = None if seconds is None else call_later(
-            asyncio.get_running_loop(), seconds, lambda: limit.reschedule(-inf)
-        )  # fmt: skip
-        try:
-            yield
-        finally:
-            if timer is not None:
-                timer.cancel()
+class time_limit:  # named as asyncio.timeout
+    """Raise TimeoutError if the block takes longer, as asyncio.timeout does; None: no limit.
+
+    Not a generator: if a coroutine is collected after its loop was closed, its generators may have ended before it.
+    """
+
+    def __init__(self, seconds: float | None) -> None:
+        self._seconds = seconds
+        self._timer: LoopTimer | None = None
+
+    async def __aenter__(self) -> None:
+        self._limit = limit = await asyncio.timeout(None).__aenter__()
+        if self._seconds is not None:
+            self._timer = call_later(asyncio.get_running_loop(), self._seconds, lambda: limit.reschedule(-inf))
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._limit.__aexit__(kind, error, trace)
 
 
 async def within(seconds: float, task: asyncio.Future[Any]) -> None:

@@ -22,6 +22,7 @@ from __future__ import annotations
 from typing import Any
 
 from rillet._cython import cython, public, readonly
+from rillet.structs.integer_text import decimal
 
 if cython.compiled:
     from cython.cimports.libc.string import memcmp  # type: ignore[import-not-found, unused-ignore]
@@ -144,7 +145,7 @@ class ArgumentSpans:
     def put_id(self, index: cython.Py_ssize_t, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
         """Replace an existing argument by the text `ms-seq`, as `put`; the first time without an object."""
         if not cython.compiled or self.replaced >= 0:
-            return self.put(index, b"%d-%d" % (ms, seq))
+            return self.put(index, decimal(ms) + b"-" + decimal(seq))
         if index < 0 or index >= self.count:
             raise IndexError("the command has fewer arguments than the requested index")
         text: cython.p_uchar = self._text
