@@ -112,6 +112,23 @@ def test_the_log_does_not_grow_over_many_openings(tmp_path: Path) -> None:
     assert size < 5 * LIMIT  # the commands have 580 kB
 
 
+def test_a_store_that_is_closed_leaves_a_log_that_opens_soon(tmp_path: Path) -> None:
+    count = 20_000
+    with rillet.open(tmp_path / "s", stream_memory="64kb", appendfsync="no", auto_aof_rewrite_percentage=0) as store:
+        store.stream("s").add_many({"n": n, "text": "x" * 60} for n in range(1, count + 1))
+        store.execute("SET", "k", "v")
+        group = store.stream("s").group("g", start="0")
+        assert len(group.consumer("c").read(count=5)) == 5
+        payload = store.execute("DUMP", "s")
+    log = [path for path in (tmp_path / "s" / "appendonlydir").iterdir() if path.is_file()]
+    assert sum(path.stat().st_size for path in log) < 1 << 20  # the commands have 2 MB
+    with rillet.open(tmp_path / "s") as store:
+        assert store.execute("GET", "k") == b"v"
+        assert numbers(store) == list(range(1, count + 1))
+        assert store.execute("DUMP", "s") == payload
+        assert len(store.stream("s").group("g").consumer("c").read(count=5)) == 5
+
+
 def test_random_commands_have_the_replies_of_a_store_in_memory(tmp_path: Path) -> None:
     chance = random.Random(3)
     with rillet.open(tmp_path / "s", stream_memory="64kb", appendfsync="no") as cold, rillet.open() as plain:

@@ -135,6 +135,7 @@ class EngineFiles(ABC):
         self.snapshots.stop_child()
         self._stop_sealing()
         if self.sealing is not None:
+            self.sealing.shorten_log()
             self.sealing.close()
             self._engine.cold_reads.close()
         self.aof.close()

@@ -340,6 +340,16 @@ class Sealing:
         if self._unused and self._folder.size_of(self._unused) > min(self.limit, self._engine.used_memory()):
             rewriting.scheduled = True
 
+    def shorten_log(self) -> None:
+        """Rewrite a log whose commands take long to replay: before the store is closed. O(bytes in memory)"""
+        log = self._aof.log
+        if (log.state == ON and log.failure is None
+                and log.current_size - log.base_size > max(self.limit // 8, _LEAST)):  # fmt: skip
+            try:
+                self._aof.rewriting.rewrite_now()
+            except OSError as error:
+                LOGGER.warning("%s: the log was not rewritten, so the next opening takes longer: %s", log.folder, error)
+
     def close(self) -> None:
         """End the work; what is not sealed stays in the log."""
         work = self._work
