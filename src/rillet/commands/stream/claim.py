@@ -25,7 +25,7 @@ from rillet._cython import cython
 from rillet.commands.arguments import text
 from rillet.commands.stream import command
 from rillet.commands.stream.arguments import SYNTAX_ERROR, Interval, integer, option, read_id
-from rillet.commands.stream.cold import first_pending, must_wait
+from rillet.commands.stream.cold import first_pending, must_wait, named_ids
 from rillet.commands.stream.lookup import LOGGED_MS, find_or_create_consumer, lookup_read, require_stream_and_group
 from rillet.commands.stream.propagation import log_ack, log_claim, log_consumer, log_group_id
 from rillet.commands.stream.range import EntryWriter
@@ -218,7 +218,7 @@ def xclaim(session: Session, argv: list[bytes]) -> None:
         at += 1
     end = at
     _read_options(claim, argv, end, last)
-    if stream.sealed != 0 and must_wait(session, argv, stream, _ids(argv, 5, end)):
+    if stream.sealed != 0 and must_wait(session, argv, stream, named_ids(argv, 5, end)):
         session.db.hits -= 1  # the lookup counts when the command begins again
         return
     session.propagate_nothing()
@@ -238,17 +238,6 @@ def xclaim(session: Session, argv: list[bytes]) -> None:
         log_group_id(session, claim.key, claim.group)
         session.dirty += 1
     session.out.insert_array(mark, claim.written)
-
-
-def _ids(argv: list[bytes], start: cython.Py_ssize_t, end: cython.Py_ssize_t) -> list[Any]:
-    """Return the IDs of some words, which are valid."""
-    reader: IDReader = IDReader()
-    found: list[Any] = []
-    at: cython.Py_ssize_t
-    for at in range(start, end):
-        reader.read(argv[at], 0, True)
-        found.append((reader.ms, reader.seq))
-    return found
 
 
 @cython.cfunc

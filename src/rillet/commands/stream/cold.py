@@ -14,7 +14,7 @@ from typing import Any
 
 from rillet.runtime.session import Session
 from rillet.structs.rax_iterator import RaxIterator
-from rillet.types.stream.id import encode_key
+from rillet.types.stream.id import IDReader, encode_key
 from rillet.types.stream.node import int_at
 from rillet.types.stream.nodes import SealedNodes
 from rillet.types.stream.pending import PendingIterator
@@ -95,14 +95,27 @@ def absent_of(stream: Stream, ids: Iterable[tuple[int, int]]) -> list[Any]:
 
 
 def must_wait(session: Session, argv: list[bytes], stream: Stream, ids: Iterable[tuple[int, int]]) -> bool:
-    """Let the client wait if the disk must read these entries; return whether it waits. Nothing has changed yet."""
+    """Let the client wait if the disk must read these entries of a stream with sealed nodes; return whether it waits.
+
+    Nothing has changed yet.
+    """
     reads: Any = session.engine.cold_reads
-    if reads is None or stream.sealed == 0 or not reads.may_hold(session):
+    if reads is None or not reads.may_hold(session):
         return False
     absent = absent_of(stream, ids)
     if absent:
         reads.hold(session, argv, absent)
     return bool(absent)
+
+
+def named_ids(argv: list[bytes], start: int, end: int) -> list[tuple[int, int]]:
+    """Return the IDs of some words, which are valid."""
+    reader = IDReader()
+    found: list[tuple[int, int]] = []
+    for at in range(start, end):
+        reader.read(argv[at], 0, True)
+        found.append((reader.ms, reader.seq))
+    return found
 
 
 def first_pending(pending: PendingIterator, count: int) -> list[tuple[int, int]]:
@@ -113,4 +126,4 @@ def first_pending(pending: PendingIterator, count: int) -> list[tuple[int, int]]
     return found
 
 
-__all__ = ["absent_between", "absent_of", "first_pending", "must_wait"]
+__all__ = ["absent_between", "absent_of", "first_pending", "must_wait", "named_ids"]

@@ -24,7 +24,7 @@ from __future__ import annotations
 from rillet._cython import cython
 from rillet.commands.stream import command
 from rillet.commands.stream.arguments import SYNTAX_ERROR, delete_strategy, integer, option, read_id
-from rillet.commands.stream.cold import must_wait
+from rillet.commands.stream.cold import must_wait, named_ids
 from rillet.commands.stream.lookup import lookup_read, lookup_write
 from rillet.errors import CommandError
 from rillet.runtime.session import Session
@@ -92,17 +92,6 @@ def _check_ids(argv: list[bytes], start: cython.Py_ssize_t, end: cython.Py_ssize
     for at in range(start, end):
         read_id(reader, argv[at])
     return True
-
-
-def _ids(argv: list[bytes], start: cython.Py_ssize_t, end: cython.Py_ssize_t) -> list[tuple[int, int]]:
-    """Return the IDs of some words, which are valid."""
-    reader: IDReader = IDReader()
-    found: list[tuple[int, int]] = []
-    at: cython.Py_ssize_t
-    for at in range(start, end):
-        read_id(reader, argv[at])
-        found.append((reader.ms, reader.seq))
-    return found
 
 
 @cython.cfunc
@@ -178,7 +167,7 @@ def xdel(session: Session, argv: list[bytes]) -> None:
     deletion: Deletion = Deletion(stream, _KEEPREF)
     at: cython.Py_ssize_t
     _check_ids(argv, 2, len(argv), reader)
-    if stream.sealed != 0 and must_wait(session, argv, stream, _ids(argv, 2, len(argv))):
+    if stream.sealed != 0 and must_wait(session, argv, stream, named_ids(argv, 2, len(argv))):
         return
     for at in range(2, len(argv)):
         read_id(reader, argv[at])
@@ -203,7 +192,7 @@ def xdelex(session: Session, argv: list[bytes]) -> None:
     deletion: Deletion = Deletion(stream, arguments.strategy)
     at: cython.Py_ssize_t
     _check_ids(argv, arguments.start, arguments.end, reader)
-    if stream.sealed != 0 and must_wait(session, argv, stream, _ids(argv, arguments.start, arguments.end)):
+    if stream.sealed != 0 and must_wait(session, argv, stream, named_ids(argv, arguments.start, arguments.end)):
         return
     session.out.array(arguments.end - arguments.start)
     for at in range(arguments.start, arguments.end):
@@ -237,7 +226,7 @@ def xackdel(session: Session, argv: list[bytes]) -> None:
     at: cython.Py_ssize_t
     acknowledged: cython.longlong = 0
     _check_ids(argv, arguments.start, arguments.end, reader)
-    if stream.sealed != 0 and must_wait(session, argv, stream, _ids(argv, arguments.start, arguments.end)):
+    if stream.sealed != 0 and must_wait(session, argv, stream, named_ids(argv, arguments.start, arguments.end)):
         session.db.hits -= 1  # the lookup counts when the command begins again
         return
     session.out.array(arguments.end - arguments.start)
