@@ -242,8 +242,7 @@ class ReplicaLink:
                                      f"{error.strerror}")  # fmt: skip
             return
         swaps = self._settings.repl_diskless_load == "swapdb"
-        self.follower.asynchronous = swaps and same_history
-        incoming = Incoming(self._engine, self._hold_snapshot, refuses=not self.follower.asynchronous)
+        incoming = Incoming(self._engine, self._hold_snapshot, refuses=not (swaps and same_history))
         self._start(incoming, incoming, "the snapshot of the master", NewData(self._engine) if swaps else None)
 
     def take_snapshot(self, data: bytes) -> None:
@@ -310,6 +309,7 @@ class ReplicaLink:
         def is_over() -> bool:
             return self.phase is not phase or self._is_stopping()
 
+        follower.asynchronous = not phase.refuses  # from now on, as the progress in INFO
         try:
             loaded = await phase.run(job, is_over)
         except (Corrupt, StoreError, OSError, ValueError) as error:

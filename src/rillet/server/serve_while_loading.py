@@ -36,7 +36,7 @@ class LoadingPhase:
     def __init__(self, engine: Engine, *, refuses: bool = True) -> None:
         self._engine = engine
         # Whether commands are refused meanwhile; otherwise the loader leaves the databases alone.
-        self._refuses = refuses
+        self.refuses = refuses
         self._go = threading.Semaphore(0)
         self._back = threading.Semaphore(0)
         self._done = False
@@ -50,7 +50,7 @@ class LoadingPhase:
         """Run the job in turns with the event loop; raise the job's exception; return False if the server stopped."""
         self._began = monotonic()
         self._start_time = self._engine.clock.now_ms() // 1000
-        self._engine.loading = self._refuses
+        self._engine.loading = self.refuses
         reader = threading.Thread(target=self._read, args=(job,), name="rillet-loading", daemon=True)
         reader.start()
         try:
@@ -60,7 +60,7 @@ class LoadingPhase:
                 self._go.release()
                 self._back.acquire()
                 # The loader resets `loading` after each of several files.
-                self._engine.loading = self._refuses and not self._done
+                self._engine.loading = self.refuses and not self._done
                 if not self._done:  # the caller continues at once: nothing changes the new data before it
                     await self._pause()
         finally:
