@@ -63,10 +63,11 @@ def test_ways_to_load_a_snapshot(way: str, same: bool, tmp_path: Path) -> None:
                 master.execute_command("DEBUG", "CHANGE-REPL-ID")
             proxy.target = judge.port
             until(lambda: int(info(replica).get("master_sync_read_bytes", "0")) > 40_000)
-            how = b"loading:0\r\nasync_loading:1\r\n" if same and way == "swapdb" else b"loading:1\r\nasync_loading:0\r\n"
+            beside = int(same and way == "swapdb")
+            how = b"loading:%d\r\nasync_loading:%d\r\n" % (1 - beside, beside)
             facts = until(lambda: how in (found := replica.execute_command("INFO", "persistence")) and found)
             assert b"loading_total_bytes:" in facts
-            if same and way == "swapdb":
+            if beside:
                 assert replica.get("old") == b"1"
                 for words in (("SAVE",), ("SLAVEOF", "NO", "ONE")):
                     with pytest.raises(redis.exceptions.BusyLoadingError):

@@ -13,14 +13,16 @@ with less than it had:
 
 The query is restarted as Spark does it: a failed batch is repeated with the same rows. If committed batches are lost,
 the query continues with failOnDataLoss=false, and the batches that the error names may lack rows. All others must be
-there, each row once.
+there, each row once. Batches that are lost while it continues are counted; a warning names them.
 """
 
 from __future__ import annotations
 
 import argparse
+import logging
 import random
 import re
+import select
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -39,11 +41,12 @@ from tests.spark.sink_server import SINKS, SinkQuery, SinkServer
 
 LOSSES = ("rdb", "everysec", "always", "failover")
 ROWS = 100  # in a batch
+LOSSES_COUNTED = logging.getLogger("rillet.spark")  # warns of them
 _LOST = re.compile(r"the sink lost the batch(?:es)? ([0-9]+)(?: to ([0-9]+))?:")
 
 
 class Killer:
-    """Kills a server before or after a send of this process, and brings it back with less than it had."""
+    """Kills a server before a send of this process, after it, or after the answer, and brings it back with less."""
 
     def __init__(self, server: SinkServer, loss: str, source: random.Random) -> None:
         self.server = server
@@ -150,11 +153,13 @@ def struck(killer: Killer) -> Iterator[None]:
     send = Connection.send
 
     def sending(connection: Connection, data: bytes | bytearray) -> None:
-        before = killer.source.random() < 0.5
-        if before:
+        when = killer.source.choice(("before", "after", "answered"))
+        if when == "before":
             killer.sent()
         send(connection, data)
-        if not before:
+        if when == "answered":
+            select.select([connection._socket], [], [], 0.1)
+        if when != "before":
             killer.sent()
 
     with pytest.MonkeyPatch.context() as patch:
@@ -169,8 +174,14 @@ def run(loss: str, sink: str, kills: int, seed: int, folder: Path, kind: str = "
     binary = None if kind == "rillet" else required_binary(kind)
     killer = Killer(SinkServer(folder / "server", binary, *log), loss, source)
     try:
-        with struck(killer):
-            result = _play(killer, SinkQuery(killer.server.url, sink), kills)
+        counted = _Counted()
+        LOSSES_COUNTED.addHandler(counted)
+        try:
+            with struck(killer):
+                result = _play(killer, SinkQuery(killer.server.url, sink), kills)
+        finally:
+            LOSSES_COUNTED.removeHandler(counted)
+        result.lost |= counted.lost
         _settle(result, killer.server.numbers())
     finally:
         killer.end()
@@ -203,10 +214,23 @@ def _batch(query: SinkQuery, result: Result) -> None:
     query.options.pop("failOnDataLoss", None)
 
 
-def _named(error: BatchesLost) -> set[int]:
-    """Return the batches that an error names."""
-    found = _LOST.search(str(error))
-    assert found is not None, error
+class _Counted(logging.Handler):
+    """Collects the batches that warnings name, which were counted with failOnDataLoss=false."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lost: set[int] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Read a warning."""
+        if _LOST.search(record.getMessage()):
+            self.lost |= _named(record.getMessage())
+
+
+def _named(text: object) -> set[int]:
+    """Return the batches that an error or a warning names."""
+    found = _LOST.search(str(text))
+    assert found is not None, text
     return set(range(int(found[1]), int(found[2] or found[1]) + 1))
 
 

@@ -87,8 +87,8 @@ class LosingWriter(StreamingWriter):
         self._written()
         return message
 
-    def _sender(self, servers: Servers, first: Any) -> tuple[Any, Identity | None]:
-        sender, identity = super()._sender(servers, first)
+    def _sender(self, servers: Servers) -> tuple[Any, Identity | None]:
+        sender, identity = super()._sender(servers)
         finish = sender.finish
 
         def finishing() -> dict[bytes, int]:

@@ -21,7 +21,7 @@ import rillet.spark
 from rillet.client.errors import ConnectionLost, ConnectorError
 from rillet.spark.options import OptionError, parse
 from rillet.spark.source import RilletDataSource
-from rillet.spark.write.query_record import BatchesLost
+from rillet.spark.write.query_record import BatchesLost, QueryRecord
 from tests import waiting
 from tests.cluster import running_cluster
 from tests.judge import free_port, redis_binary, required_binary
@@ -158,16 +158,57 @@ def test_no_false_alarms(made: Made, kind: str, sink: str) -> None:
 
 
 @pytest.mark.parametrize(("kind", "sink"), [("7.0", sink) for sink in ("stream", "ordered", "counter", "streamColumn")])
-def test_a_query_of_an_early_version_continues(made: Made, kind: str, sink: str) -> None:
-    """It wrote the commit records of transactions, and no record of the query."""
+def test_an_older_commit_record_proves_nothing(made: Made, kind: str, sink: str) -> None:
+    """The server loses the query's record, and all batches since then, but keeps the commit records of transactions."""
     server = made(kind)
     query = SinkQuery(server.url, sink)
     query.hundred()
-    query.hundred()
     server.run("DEL", f"rillet:commits::{QUERY}")
+    server.run("SAVE")
+    query.options["failOnDataLoss"] = "false"
     query.hundred()
     query.hundred()
-    assert server.numbers() == expected(0, 1, 2, 3)
+    del query.options["failOnDataLoss"]
+    server.crash()
+    with pytest.raises(BatchesLost, match="the sink lost the batches 0 to 2: .* has no record of this query"):
+        query.hundred()
+    assert server.numbers() == expected(0)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_more_is_lost_just_before_the_commit(
+    made: Made, monkeypatch: pytest.MonkeyPatch, caplog: Any, strict: bool
+) -> None:
+    """Then the commit of a batch without rows counts again, or is an error."""
+    server = made("7.0")
+    query = SinkQuery(server.url, "stream")
+    saved = []
+    for _ in range(2):
+        query.hundred()
+        server.run("SAVE")
+        saved.append((server.folder / "dump.rdb").read_bytes())
+    if not strict:
+        query.hundred()
+        server.crash()
+        query.options["failOnDataLoss"] = "false"
+    close = QueryRecord.close
+
+    def closing(*words: Any) -> Any:
+        monkeypatch.setattr(QueryRecord, "close", close)
+        server.kill()
+        (server.folder / "dump.rdb").write_bytes(saved[0])
+        server.start()
+        return close(*words)
+
+    monkeypatch.setattr(QueryRecord, "close", closing)
+    if strict:
+        with pytest.raises(BatchesLost, match="the sink lost the batch 1: "):
+            query.batch([])
+    else:
+        query.batch([])
+        assert [text for text in caplog.messages if "the sink lost the batches 1 to 2" in text]
+        assert rillet.spark.lost_batches(QUERY, url=server.url) == 2
+    assert server.numbers() == expected(0)
 
 
 # ---- clusters --------------------------------------------------------------------------------------------------

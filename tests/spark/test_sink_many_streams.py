@@ -1,4 +1,4 @@
-"""Exactly-once writes into streams that a column names: one record for each task, also after an early version's."""
+"""Exactly-once writes into streams that a column names: one record for each task."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ pytest.importorskip("pyspark")
 
 from rillet.client.errors import ConnectionLost, ConnectorError  # noqa: E402
 from rillet.client.transaction import Transaction  # noqa: E402
-from rillet.spark.sink import BatchWriter, StreamingWriter  # noqa: E402
 from rillet.spark.write.many_streams import ManyStreamsSender  # noqa: E402
 from tests.judge import Judge  # noqa: E402
 from tests.spark.test_exactly_once import Fault, Killed, Place, place, strikes  # noqa: E402
@@ -32,15 +31,6 @@ STREAMS = 12
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make a few hundred rows many chunks."""
     monkeypatch.setattr("rillet.spark.write.writer.CHUNK", 1000)
-
-
-@contextlib.contextmanager
-def early_version() -> Iterator[None]:
-    """Write as the versions did that had a record for each stream."""
-    with pytest.MonkeyPatch.context() as patch:
-        for writer in (StreamingWriter, BatchWriter):
-            patch.setattr(writer, "grouped", False)
-        yield
 
 
 def rows_for(name: str, numbers: range = range(ROWS)) -> Any:
@@ -217,54 +207,3 @@ def test_an_aborted_write_blocks_late_attempts(judge: Judge, url: str, caplog: A
     writer.write(iter(rows.to_batches()))
     with judge.client() as client:
         assert [client.xlen(f"s{n}") for n in range(30)] == 30 * [2]
-
-
-# ---- records of an early version -------------------------------------------------------------------------------
-
-
-def test_a_batch_of_an_early_version_is_completed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was killed at any send; the next batch has the new record."""
-    fault = Fault(monkeypatch, Killed, place)
-    for number in strikes(fault, True, place.step + 6):
-        rows, query = rows_for(f"early {number}"), f"early {number}"
-        told = None
-        with contextlib.suppress(Killed), early_version():
-            told = write_as(query, rows, options(place))
-        with fault.pausing():
-            again = write_as(query, rows, options(place))
-            require_once(place, query)
-            if told is not None:
-                assert told.written == again.written
-            writer_of(rows, options(place)).commit([again], 0)
-            write_as(query, rows, options(place))  # as after a lost commit log
-            for _ in range(2):
-                later = write_as(query, rows, options(place), 1)
-            assert later.written.groups
-            writer_of(rows, options(place)).commit([later], 1)
-            require_once(place, query, 2)
-
-
-def test_a_batch_that_an_early_version_committed_is_not_written_again(place: Place) -> None:
-    rows = rows_for("committed")
-    for batch in range(2):
-        with early_version():
-            told = write_as("committed", rows, options(place), batch)
-            writer_of(rows, options(place)).commit([told], batch)
-        again = write_as("committed", rows, options(place), batch)
-        writer_of(rows, options(place)).commit([again], batch)
-    require_once(place, "committed", 2)
-
-
-def test_a_batch_of_an_early_version_with_rows_in_another_order_is_refused(judge: Judge, url: str) -> None:
-    """Its first record batch names no stream that the early version wrote, a later one does."""
-    chosen = {"url": url, "streamColumn": "to"}
-    rows = rows_for("s")
-    first = rows.filter(pa.compute.equal(rows["to"], "s 3"))
-    with early_version():
-        write(first, chosen)
-    others = rows.filter(pa.compute.not_equal(rows["to"], "s 3"))
-    both = pa.concat_tables([others, first])
-    with pytest.raises(ConnectorError, match="an earlier version of rillet wrote rows of task 0 of batch 0 to 's 3'"):
-        write(both, chosen, at_once=100)
-    with judge.client() as client:
-        assert [client.xlen(f"s {n}") for n in range(STREAMS)] == [ROWS // STREAMS * (n == 3) for n in range(STREAMS)]

@@ -79,7 +79,7 @@ def write_batch(name: str = "", **options: str) -> Save:
         once = {"txnAppId": name, "txnVersion": str(number)} if adds else {}
         _write(batch, RilletDataSource({**writing, **once}).writer(batch.schema, False))
 
-    return saving(parsed, f"{place} {name}", recorded, adds, None, save)
+    return saving(parsed, f"{place} {name}", recorded, adds, save)
 
 
 def _write(batch: DataFrame, writer: DataSourceArrowWriter) -> None:

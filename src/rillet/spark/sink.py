@@ -17,7 +17,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
@@ -99,12 +98,11 @@ class _Writer(InTask):
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Append the rows of a write task to their streams."""
         with plainly(), Servers(self.options) as servers:
-            first = next(iterator, None)
-            sender, identity = self._sender(servers, first)
+            sender, identity = self._sender(servers)
             with closing(sender):
-                if first is not None:
-                    self.layout.check(first)
-                for batch in iterator if first is None else chain((first,), iterator):
+                for number, batch in enumerate(iterator):
+                    if not number:
+                        self.layout.check(batch)
                     sender.send(batch)
                 require_all_rows()
                 rows = sender.finish()
@@ -117,14 +115,14 @@ class _Writer(InTask):
                 return RowsCommitted(Written(identity, rows, True, sender.put_aside))
             return RowsCommitted(Written(identity, rows, groups=sender.groups()))
 
-    def _sender(self, servers: Servers, first: Any) -> tuple[Sender, Identity | None]:
+    def _sender(self, servers: Servers) -> tuple[Sender, Identity | None]:
         context = TaskContext.get()
         in_order = rows_in_order(context)
         if self.options.exactly_once == "none" and not self.options.waits:
             return PlainSender(servers, self.options, self.layout, context.partitionId() if context else 0), None
         identity = task_identity(self.query, self.batch, context, self.lasting)
         if self.streaming:
-            require_earlier_batches(servers, self.options, identity, self._early_records())
+            require_earlier_batches(servers, self.options, identity)
         if not self.transactional:
             notes = TaskNotes(servers, identity) if self.streaming or self.options.waits else None
             if self.options.exactly_once == "none":
@@ -133,9 +131,7 @@ class _Writer(InTask):
         if self.may_order and (self.options.order == "stream" or (in_order and self.options.order is None)):
             return OrderedSender(servers, self.options, self.layout, identity), identity
         if self.grouped:
-            many = ManyStreamsSender(servers, self.options, self.layout, identity, self.streaming)
-            if first is None or not many.continues_early_records(first):
-                return many, identity
+            return ManyStreamsSender(servers, self.options, self.layout, identity), identity
         return TransactionSender(servers, self.options, self.layout, identity), identity
 
     @property
@@ -155,11 +151,7 @@ class _Writer(InTask):
                 if ordered := [one for one in written if one.ordered]:
                     append_all_aside(servers, self.options, self.layout, ordered)
 
-            complete_batch(servers, self.options, written, self.streaming, self._early_records(), append_rest)
-
-    def _early_records(self) -> list[bytes] | None:
-        """Return the streams whose commit records an early version may have written; None without commit records."""
-        return self.layout.streams() if self.transactional else None
+            complete_batch(servers, self.options, written, self.streaming, append_rest)
 
     @property
     def streaming(self) -> bool:

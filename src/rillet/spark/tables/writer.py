@@ -115,7 +115,7 @@ class _TableWriter(InTask):
             if self.layout.transactional or self.noted:
                 identity = task_identity(self.query, self.batch, TaskContext.get(), self.lasting)
                 if self.streaming:
-                    require_earlier_batches(servers, self.options, identity, self._early_records())
+                    require_earlier_batches(servers, self.options, identity)
             servers.waits = True
             if self.layout.transactional:
                 assert identity is not None
@@ -150,7 +150,7 @@ class _TableWriter(InTask):
         if not self.skips:
             written = [message.written for message in messages if isinstance(message, TableRowsWritten)]
             with plainly(), Servers(self.options) as servers:
-                complete_batch(servers, self.options, written, self.streaming, self._early_records())
+                complete_batch(servers, self.options, written, self.streaming)
 
     @property
     def streaming(self) -> bool:
@@ -161,10 +161,6 @@ class _TableWriter(InTask):
     def noted(self) -> bool:
         """Return whether tasks that write without transactions note their chunks (write/query_record.py)."""
         return self.options.waits or (self.streaming and self.options.exactly_once != "none")
-
-    def _early_records(self) -> list[bytes] | None:
-        """Return the places of commit records of an early version; None without transactions."""
-        return self.layout.streams() if self.layout.transactional else None
 
 
 class TableBatchWriter(_TableWriter, DataSourceArrowWriter):
@@ -296,5 +292,4 @@ def foreach_batch(name: str = "", **options: str) -> Save:
             writer = writer.option("txnAppId", name).option("txnVersion", str(number))
         writer.save()
 
-    early = [parsed.key_prefix.encode() or parsed.type.encode()] if transactional else None
-    return saving(parsed, f"{parsed.type} {parsed.key_prefix}", recorded, transactional, early, save)
+    return saving(parsed, f"{parsed.type} {parsed.key_prefix}", recorded, transactional, save)

@@ -15,11 +15,6 @@ Three kinds of writes use a record for each stream instead (transactions.py). Wi
 stream matters. A write with txnAppId may share this name with another write, into other streams. And rows that are
 distributed by turns, or to a partitioned stream of the library, go to a few streams.
 
-**A batch that an early version began** has records for each stream. A task is continued with these if they have rows of
-this task. The answer is the same for all attempts of a task, and none of them writes before: a task's rows are only in
-one kind of records. So the task looks for them, until an earlier batch has closed the common record. If it finds one
-after the first record batch, because its rows arrive in another order than before, it fails.
-
 **Errors inside EXEC.** Types are checked before. If another client replaces a stream by a key of another type at this
 moment, only some rows of the transaction are written, and the record is marked as `torn`.
 
@@ -42,11 +37,9 @@ from rillet.columns.command_packing import pack_keys
 from rillet.columns.row_packing import RowPacker
 from rillet.protocol.reply_parser import ReplyError
 from rillet.spark.write.commits import (
-    CommitProgress,
     Identity,
     Record,
     group_name,
-    record_key,
     shown,
 )
 from rillet.spark.write.row_encoder import RowEncoder
@@ -120,27 +113,14 @@ class GroupedRows:
 class ManyStreamsSender(TransactionSender):
     """Writes a task's rows exactly once, in transactions that the streams of a server or slot share."""
 
-    def __init__(
-        self, servers: Servers, options: Options, layout: RowEncoder, identity: Identity, may_be_early: bool
-    ) -> None:
-        """may_be_early: whether an early version may have begun this batch."""
+    def __init__(self, servers: Servers, options: Options, layout: RowEncoder, identity: Identity) -> None:
         self.grouping = GroupedRows(layout, servers.is_cluster)
         super().__init__(servers, options, self.grouping, identity)  # type: ignore[arg-type]
-        self.may_be_early = may_be_early
         self.seen: dict[bytes, int] = {}  # by stream: the number of rows
         self.checked: set[bytes] = set()  # streams that `_look` has looked at
-        self.begun: set[bytes] = set()  # groups whose record an attempt of this task has written
-        self.unproven: set[bytes] = set()  # groups whose record no batch has closed
         self._failed = b""
 
     # ---- what is there before --------------------------------------------------------------------------------------
-
-    def continues_early_records(self, batch: Any) -> bool:
-        """Return whether an early version has written rows of this task, by the streams of its first record batch."""
-        if not self.may_be_early or not batch.num_rows:
-            return False
-        named = self.grouping.with_names(batch)
-        return self._look(self.grouping.counts(named)) is not None and not self.begun
 
     def send(self, batch: Any) -> None:
         """Pack the rows of a record batch as XADD commands, and send transactions that are full."""
@@ -148,30 +128,21 @@ class ManyStreamsSender(TransactionSender):
             return
         named = self.grouping.with_names(batch)
         counts = self.grouping.counts(named)
-        if early := self._look(counts):
-            raise ConnectorError(
-                f"rillet: an earlier version of rillet wrote rows of {self._task()} to {shown(early)}, and now the "
-                f"rows are in another order: complete this batch with that version"
-            )
+        self._look(counts)
         for stream, rows in counts.items():
             self.seen[stream] = self.seen.get(stream, 0) + rows
         super().send(named)
 
-    def _look(self, named: Iterable[bytes]) -> bytes | None:
-        """Begin the groups of streams, and check their types; return a stream with rows in a record of its own.
-
-        Each stream is looked at once.
-        """
+    def _look(self, named: Iterable[bytes]) -> None:
+        """Begin the groups of streams, and check their types, once for each stream."""
         streams = [stream for stream in named if stream not in self.checked]
         if not streams:
-            return None
+            return
         groups = dict.fromkeys(map(self.grouping.group_of, streams if self.grouping.cluster else streams[:1]))
         if new := [group for group in groups if group not in self.shares]:
             retry(self.servers, partial(self._begin_groups, new))
         retry(self.servers, partial(self._check_types, streams))
-        early = retry(self.servers, partial(self._early_record, streams)) if self.may_be_early else None
         self.checked.update(streams)
-        return early
 
     def _begin_groups(self, groups: Sequence[bytes]) -> None:
         records = [Record(group, self.identity) for group in groups]
@@ -182,10 +153,6 @@ class ManyStreamsSender(TransactionSender):
             recorded = record.progress(reply)
             self._check_torn(record.stream, recorded)
             self.shares[record.stream] = TaskTransactions(self.servers, record, recorded, False)
-            if recorded is None or recorded.rows:
-                self.begun.add(record.stream)
-            if reply[0] is None:
-                self.unproven.add(record.stream)
 
     def _check_types(self, streams: Sequence[bytes]) -> None:
         """Raise ConnectorError if a key holds another type than a stream."""
@@ -209,20 +176,6 @@ class ManyStreamsSender(TransactionSender):
             self.servers.forget(connection)
             raise
         return kinds <= {b"+stream", b"+none"}
-
-    def _early_record(self, streams: Sequence[bytes]) -> bytes | None:
-        """Return a stream whose own record, which an early version wrote, has rows of this task."""
-        doubtful = [stream for stream in streams if self.grouping.group_of(stream) in self.unproven]
-        keys = [record_key(stream, self.identity.query) for stream in doubtful]
-        field = b"%d" % self.identity.partition
-        replies = self._each([(b"HMGET", key, b"done", field) for key in keys])
-        for stream, (done, progress) in zip(doubtful, replies, strict=True):
-            if progress is not None and CommitProgress.parse(progress).batch == self.identity.batch:
-                return stream
-            closed = done is not None and int(done) >= self.identity.batch
-            if closed and self.grouping.group_of(stream) not in self.begun:
-                return stream
-        return None
 
     def _each(self, commands: Sequence[tuple[bytes, ...]]) -> list[Any]:
         replies = self.servers.each([(words[1], words) for words in commands])

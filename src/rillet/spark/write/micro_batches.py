@@ -11,7 +11,7 @@ Two things are common to both:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -28,14 +28,11 @@ Save = Callable[["DataFrame", int], None]
 _MERGES_BY_CORES = "spark.sql.adaptive.coalescePartitions.parallelismFirst"
 
 
-def saving(
-    options: Options | TableOptions, place: str, recorded: bool, adds: bool, early: Sequence[bytes] | None, save: Save
-) -> Save:
+def saving(options: Options | TableOptions, place: str, recorded: bool, adds: bool, save: Save) -> Save:
     """Return a function that saves a micro-batch and records it.
 
     place: what distinguishes this target from other targets of the query. recorded: whether there is a record. adds:
-    whether a repeated batch would change the result if `save` did not recognize its rows. early: as for
-    `QueryRecord.loss`.
+    whether a repeated batch would change the result if `save` did not recognize its rows.
     """
 
     def save_steadily(batch: DataFrame, number: int) -> None:
@@ -57,7 +54,7 @@ def saving(
             return
         with Servers(options) as servers:
             record = name_in_keys(f"{query} {place}")
-            write_recorded(servers, options, record, number, early, partial(save_steadily, batch, number))
+            write_recorded(servers, options, record, number, partial(save_steadily, batch, number))
 
     return write
 

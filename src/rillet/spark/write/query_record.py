@@ -19,8 +19,8 @@ whose message names the query. Tasks look at the record before they write, and t
 transaction that writes `done`.
 
 **No record at all.** Either the server lost everything, or the query's earlier batches are elsewhere: on another
-server, or in a sink of another kind. An early version wrote only the commit records of transactions (commits.py); if
-one of them shows a complete batch, the query continues without an alarm.
+server, or in a sink of another kind. The commit of its first batch wrote the record, so all batches since are lost. The
+commit records of transactions (commits.py) may still show an older batch; they prove nothing.
 
 **A loss between a task and the commit** of its batch is no data loss: Spark repeats the batch. The commit must fail for
 it. Transactions show the loss themselves, because the commit record of the task is missing. Other sinks (hashes, sets,
@@ -61,7 +61,6 @@ from rillet.spark.write.commits import (
     Identity,
     Written,
     close_batch,
-    record_key,
     rows_gone,
 )
 from rillet.spark.write.copies import wait_for_copies
@@ -169,18 +168,12 @@ class QueryRecord:
 
     # ---- losses ----
 
-    def loss(self, batch: int, streams: Sequence[bytes] | None) -> LostBatches | None:
-        """Return the batches before `batch` that were committed and are lost; None if all are there.
-
-        streams: the names of the commit records that an early version may have written; none: all that there are. None
-        if the sink has no commit records.
-        """
+    def loss(self, batch: int) -> LostBatches | None:
+        """Return the batches before `batch` that were committed and are lost; None if all are there."""
         if batch == 0:
             return None
         fields, newest = self._known()
         if newest is None:
-            if streams is not None and self._early_records(streams):
-                return None
             return LostBatches(0, batch - 1, str(self.servers), recorded=False)
         done = {key: _done(fields[key]) for key in self._listed(newest)}
         behind = min(done, key=done.__getitem__)
@@ -199,27 +192,6 @@ class QueryRecord:
     def _listed(self, newest: Fields) -> list[bytes]:
         return [self._key(tag) for tag in newest.get(b"tags", b"").split(b" ")]
 
-    def _early_records(self, streams: Sequence[bytes]) -> bool:
-        """Return whether a commit record shows a complete batch of this query; O(keys) if the streams are not known.
-
-        Records that do not are those of the tasks that run now.
-        """
-        if streams:
-            return self._any_done([record_key(stream, self.query.decode()) for stream in streams])
-        for connection in self.servers.masters():
-            cursor = b"0"
-            while True:
-                words = (b"SCAN", cursor, b"MATCH", PREFIX + b"*:" + self.query, b"COUNT", b"1000")
-                cursor, keys = self.servers.ask(connection, *words)
-                if self._any_done([key for key in keys if not key.endswith(b"::" + self.query)]):
-                    return True
-                if cursor == b"0":
-                    break
-        return False
-
-    def _any_done(self, keys: Sequence[bytes]) -> bool:
-        return any(self.servers.call(key, b"HGET", key, b"done") is not None for key in keys)
-
     # ---- the driver's commit ----
 
     def close(self, batch: int, notes: Mapping[bytes, Fields], loss: LostBatches | None, lasting: bool) -> list[bytes]:
@@ -237,7 +209,7 @@ class QueryRecord:
         if loss is not None:
             common += [b"lost", b"%d" % (earlier + loss.batches)]
         for key in dict.fromkeys([*keys, *notes]):
-            floor = batch - 1 if key in before and loss is None and lasting else -1
+            floor = (batch if loss is None else loss.first) - 1 if key in before and lasting else -1
             words = common if key in keys else []
             prepare = partial(self._closing, key, batch, notes.get(key, {}), words, floor, lasting)
             if transact(self.servers, key, [key], prepare, _TRIES) is None:
@@ -277,9 +249,7 @@ def _done(fields: Fields) -> int:
     return int(fields.get(b"done", b"-1"))
 
 
-def require_earlier_batches(
-    servers: Servers, options: SinkOptions, identity: Identity, streams: Sequence[bytes] | None
-) -> None:
+def require_earlier_batches(servers: Servers, options: SinkOptions, identity: Identity) -> None:
     """Raise BatchesLost if the sink lost batches before that of a task, before the task writes anything."""
     if identity.batch == 0:
         try:  # a new query does not wait: a wrong address is more likely than an outage
@@ -290,7 +260,7 @@ def require_earlier_batches(
     if not options.fail_on_data_loss or (servers.is_cluster and identity.partition):
         return  # in a cluster, one task asks all masters
     record = QueryRecord(servers, identity.query)
-    _refuse(retry(servers, partial(record.loss, identity.batch, streams)), options)
+    _refuse(retry(servers, partial(record.loss, identity.batch)), options)
 
 
 def _refuse(loss: LostBatches | None, options: SinkOptions) -> None:
@@ -299,9 +269,36 @@ def _refuse(loss: LostBatches | None, options: SinkOptions) -> None:
         raise BatchesLost(f"{loss}. {_REMEDY}")
 
 
-def _report(loss: LostBatches | None) -> None:
-    if loss:
-        log.warning("%s. The loss is counted (failOnDataLoss=false), and the query continues", loss)
+class _Losses:
+    """The losses that the attempts to complete one batch find; the largest one is reported."""
+
+    def __init__(self, record: QueryRecord, options: SinkOptions, batch: int) -> None:
+        self._record = record
+        self._options = options
+        self._batch = batch
+        self._largest: LostBatches | None = None
+
+    def look(self) -> LostBatches | None:
+        """Return the batches that are lost now; raise BatchesLost, unless failOnDataLoss=false."""
+        loss = self._record.loss(self._batch)
+        _refuse(loss, self._options)
+        if loss and (self._largest is None or loss.first < self._largest.first):
+            self._largest = loss
+        return loss
+
+    def close(self, notes: Mapping[bytes, Fields], loss: LostBatches | None, lasting: bool) -> list[bytes] | None:
+        """Record the batch and a loss; return the keys; None: the server lost more since `loss`, which is counted."""
+        try:
+            return self._record.close(self._batch, notes, loss, lasting)
+        except BatchesLost:
+            if self._options.fail_on_data_loss:
+                raise
+            return None
+
+    def report(self) -> None:
+        """Warn of the loss that was counted."""
+        if self._largest:
+            log.warning("%s. The loss is counted (failOnDataLoss=false), and the query continues", self._largest)
 
 
 def complete_batch(
@@ -309,33 +306,36 @@ def complete_batch(
     options: SinkOptions,
     written: Sequence[Written],
     streaming: bool,
-    streams: Sequence[bytes] | None,
     append_rest: Callable[[], None] = lambda: None,
 ) -> None:
     """Record that the sink has a batch, and wait for its copies; BatchesLost or a count reports what was lost before.
 
-    streams: as for `QueryRecord.loss`. append_rest: what remains to be written after all tasks.
+    append_rest: what remains to be written after all tasks.
     """
     identity = next((one.identity for one in written if one.identity is not None), None)
     if identity is None:
         return
-    record = QueryRecord(servers, identity.query)
+    losses = _Losses(QueryRecord(servers, identity.query), options, identity.batch)
+    notes: dict[bytes, dict[bytes, bytes]] = {}
+    for one in written:
+        for key, note in (one.notes or {}).items():
+            notes.setdefault(key, {})[one.field] = note
 
-    def attempt() -> LostBatches | None:
-        loss = record.loss(identity.batch, streams) if streaming else None
-        _refuse(loss, options)
+    def attempt() -> bool:
+        loss = losses.look() if streaming else None
         append_rest()
         keys = close_batch(servers, written)
-        notes: dict[bytes, dict[bytes, bytes]] = {}
-        for one in written:
-            for key, note in (one.notes or {}).items():
-                notes.setdefault(key, {})[one.field] = note
         if streaming or notes:
-            keys += record.close(identity.batch, notes, loss, streaming)
+            closed = losses.close(notes, loss, streaming)
+            if closed is None:
+                return False
+            keys += closed
         wait_for_copies(servers, options, keys)
-        return loss
+        return True
 
-    _report(retry(servers, attempt))  # all of it again: after a failover, what was closed may be gone
+    while not retry(servers, attempt):  # all of it again: after a failover, what was closed may be gone
+        pass
+    losses.report()
 
 
 def query_of(batch: DataFrame) -> str | None:
@@ -347,35 +347,24 @@ def query_of(batch: DataFrame) -> str | None:
     return None if found is None else str(found)
 
 
-def write_recorded(
-    servers: Servers,
-    options: SinkOptions,
-    query: str,
-    batch: int,
-    streams: Sequence[bytes] | None,
-    save: Callable[[], None],
-) -> None:
+def write_recorded(servers: Servers, options: SinkOptions, query: str, batch: int, save: Callable[[], None]) -> None:
     """Write a batch in foreachBatch by `save`, and record it; BatchesLost or a count reports what was lost before.
 
     If a server is another process afterwards, it may have lost what was written: then `save` runs again. Its repetition
     must have the same result.
     """
     servers.waits = True
-    record = QueryRecord(servers, query)
-    loss = retry(servers, partial(record.loss, batch, streams))
-    _refuse(loss, options)
+    losses = _Losses(QueryRecord(servers, query), options, batch)
 
     def attempt() -> bool:
         before = _processes(servers)
+        loss = losses.look()
         save()
-        if _processes(servers) != before:
-            return False
-        record.close(batch, {}, loss, True)
-        return True
+        return _processes(servers) == before and losses.close({}, loss, True) is not None
 
     while not retry(servers, attempt):
         log.warning("rillet: %s restarted or failed over during batch %d, which is written again", servers, batch)
-    _report(loss)
+    losses.report()
 
 
 def _processes(servers: Servers) -> list[bytes]:
