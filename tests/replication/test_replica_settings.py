@@ -65,8 +65,14 @@ def test_ways_to_load_a_snapshot(way: str, same: bool, tmp_path: Path) -> None:
             until(lambda: int(info(replica).get("master_sync_read_bytes", "0")) > 40_000)
             beside = int(same and way == "swapdb")
             how = b"loading:%d\r\nasync_loading:%d\r\n" % (1 - beside, beside)
-            facts = until(lambda: how in (found := replica.execute_command("INFO", "persistence")) and found)
-            assert b"loading_total_bytes:" in facts
+            facts: list[bytes] = []
+
+            def loads() -> bool:
+                facts[:] = [replica.execute_command("INFO", "persistence")]
+                return how in facts[0]
+
+            until(loads)
+            assert b"loading_total_bytes:" in facts[0]
             if beside:
                 assert replica.get("old") == b"1"
                 for words in (("SAVE",), ("SLAVEOF", "NO", "ONE")):
