@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -117,6 +118,14 @@ def test_an_interrupt_at_any_moment_is_silent(folder: Path, tmp_path: Path, name
         if seconds > 20:  # the machine is busy
             break
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_an_interrupt_after_the_command_is_silent() -> None:
+    """As between the end of `main` and that of the interpreter."""
+    program = "import os, signal, rillet.cli; rillet.cli.main(); os.kill(os.getpid(), signal.SIGINT)"
+    done = subprocess.run([sys.executable, "-c", program, "completion", "bash"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
+    assert "rillet" in done.stdout
 
 
 @pytest.mark.parametrize(

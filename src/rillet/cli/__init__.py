@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -74,6 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         finally:
             if sys.stdout is not None:
                 sys.stdout.flush()
+            if arguments is None:
+                _end_at_interrupts()
     except BaseException as error:
         from rillet.cli.ends import status_of
 
@@ -81,6 +84,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if status is None:
             raise
         return status
+
+
+def _end_at_interrupts() -> None:
+    """Let ^C end this process without a traceback: the command is done, and the interpreter has yet to end."""
+    import signal
+
+    with suppress(ValueError):  # in another thread than the main one
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _run(given: list[str]) -> int:
