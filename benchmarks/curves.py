@@ -108,8 +108,8 @@ def expiring(scale: float) -> Lines:
 MEASUREMENTS: dict[str, Callable[[float], Lines]] = {"expiry": expiring, "stalls": stalls, "memory": memory}
 
 
-def draw(plots: Lines, path: Path) -> None:
-    """Draw plots side by side: lines for points, bars for numbers."""
+def draw(plots: Lines, path: Path, across: str = "seconds") -> None:
+    """Draw plots side by side: lines for points, bars for numbers. across: the label of the x axis of lines."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -126,7 +126,7 @@ def draw(plots: Lines, path: Path) -> None:
                 axis.set_xticks(range(len(values)), list(values))
             else:
                 axis.plot([x for x, _ in values], [y for _, y in values], label=name, color=colour, linewidth=1.3)
-                axis.set_xlabel("seconds", fontsize=8)
+                axis.set_xlabel(across, fontsize=8)
         axis.set_title(title, fontsize=9)
         axis.set_ylim(bottom=0)
         axis.tick_params(labelsize=8)
