@@ -196,6 +196,18 @@ def test_bad_options_are_errors_before_the_first_read(store: Store, options: dic
     assert worker.group.stream.groups() == []
 
 
+def test_a_coroutine_that_nothing_awaits_is_an_error_and_acknowledges_nothing(store: Store) -> None:
+    async def handle(_message: Message) -> None: ...
+
+    worker = _filled(store, 1)
+    with pytest.raises(TypeError, match=r"handler is a coroutine function, .* use store\.aio\(\)"):
+        worker.run(handle, stop_when_empty=True)
+    assert worker.group.stream.groups() == []
+    with pytest.raises(TypeError, match="the handler returned a coroutine"):
+        worker.run(lambda message: handle(message), stop_when_empty=True)
+    assert worker.group.pending_count() == 1
+
+
 def test_the_default_back_off_is_seconds_that_double_up_to_ten_minutes() -> None:
     for count, wait in ((1, 1.0), (2, 2.0), (4, 8.0), (50, 600.0)):
         assert 0.9 * wait <= BACKOFF(count) <= wait

@@ -25,7 +25,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from inspect import isawaitable
+from inspect import isawaitable, iscoroutinefunction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rillet.errors import InvalidEntry, StoreClosed
@@ -186,8 +186,17 @@ def _text(error: Exception) -> str:
 # -- threads -------------------------------------------------------------------------------------------
 
 
+class _NotAwaited(TypeError):
+    """A handler that must be awaited, in the synchronous API: its message would be acknowledged without work."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what}, which the synchronous run() cannot await: use store.aio()")
+
+
 def run_in_threads(reader: MessageReader[Any], handling: Handling) -> Handled:
     """Run the loops, one of them in this thread if it is the only one."""
+    if iscoroutinefunction(handling.handler):
+        raise _NotAwaited("handler is a coroutine function")
     with handling.watched():
         if handling.concurrency == 1:
             _loop(reader, handling)
@@ -230,11 +239,14 @@ def _handle(message: Message[Any], handling: Handling) -> None:
     """Call the handler, and acknowledge the message unless the handler acknowledged it or gave it back."""
     try:
         with handling.span(message):
-            handling.handler(message)
+            result = handling.handler(message)
+        if isawaitable(result):
+            getattr(result, "close", lambda: None)()
+            raise _NotAwaited("the handler returned a coroutine")
         if not message.settled:
             message.ack()
         handling.worked()
-    except StoreClosed:
+    except (StoreClosed, _NotAwaited):
         raise
     except Exception as error:
         handling.broke(message, error)
