@@ -251,6 +251,22 @@ def test_function_libraries_go_to_a_server(server: Judge, tmp_path: Path) -> Non
         assert run(other, "FCALL f 0") == 1
 
 
+def test_function_libraries_that_the_target_has(server: Judge, capsys: Said) -> None:
+    one, two, other = (f"#!lua name={name}\nredis.register_function('{name}', function() return {reply} end)"
+                       for name, reply in (("one", 1), ("two", 2), ("one", 10)))  # fmt: skip
+    with redis.Redis(port=server.port) as client, running_redis() as place, redis.Redis(port=place.port) as target:
+        for code in (one, two):
+            client.function_load(code)
+        target.function_load(other)
+        assert main(["import", url(server), url(place)]) == 3
+        assert "function libraries: ERR Library one already exists" in capsys.readouterr().out
+        assert main(["import", "--merge", "skip", url(server), url(place)]) == 0
+        assert (target.fcall("one", 0), target.fcall("two", 0)) == (10, 2)
+        assert main(["import", "--merge", "replace", url(server), url(place)]) == 0
+        assert target.fcall("one", 0) == 1
+        assert main(["import", url(server), url(place)]) == 0  # the same code
+
+
 def test_a_server_that_rejects_writes(server: Judge, store: Path, capsys: Said) -> None:
     run(server, "CONFIG SET maxmemory 1")
     assert main(["import", str(store), url(server)]) == 2

@@ -498,12 +498,12 @@ def _codes_by_name(engine: Engine) -> dict[bytes, bytes]:
     scripts = engine.scripts
     codes = {} if scripts is None else {name: one.code for name, one in scripts.functions.current.libraries.items()}
     for code in kept_codes(engine):
-        codes[_name_or_code(code, engine.settings.compat.valkey)] = code
+        codes[library_name(code, engine.settings.compat.valkey)] = code
     return codes
 
 
-def _name_or_code(code: bytes, valkey: bool) -> bytes:
-    """Return the name of a kept library; its code if a damaged file left no valid first line."""
+def library_name(code: bytes, valkey: bool = False) -> bytes:
+    """Return the name of a library; its code if a damaged file left no valid first line."""
     try:
         return metadata(code, valkey)[0]
     except CommandError:

@@ -33,7 +33,7 @@ from rillet.persistence.rdb.writer import Lost
 from rillet.persistence.write_gate import WriteGate
 from rillet.protocol.reply_parser import ReplyError
 from rillet.runtime.engine import Engine
-from rillet.scripting.functions import library_codes, library_record, payload_codes
+from rillet.scripting.functions import library_codes, library_name, library_record, payload_codes
 from rillet.structs.crc64 import crc64
 from rillet.types.compat import COMPATS
 from rillet.types.rdb import value as rdb
@@ -108,8 +108,8 @@ class Target(Protocol):
     def write(self, database: int, records: Sequence[DumpedKey], *, replace: bool, absolute: bool) -> list[str]:
         """Write the keys; return an error line for each, "" if the key was written."""
 
-    def add_functions(self, payload: bytes) -> str:
-        """Add function libraries; return an error line, "" if they were added."""
+    def add_functions(self, payload: bytes, merge: Merge | None) -> str:
+        """Add function libraries, as `merge` says for those that it has; return an error line, "" if all are there."""
 
 
 def copy_keys(source: Source, target: Target, *, merge: Merge | None = None,
@@ -137,7 +137,7 @@ def copy_keys(source: Source, target: Target, *, merge: Merge | None = None,
             done += len(batch)
             progress(done, max(done, sum(total.values())))
     payload = source.functions()
-    error = target.add_functions(payload) if payload else ""
+    error = target.add_functions(payload, merge) if payload else ""
     if error:
         copied.lost.append(Lost(-1, b"", f"function libraries: {error}"))
     return copied
@@ -353,7 +353,7 @@ class EngineTarget:
         reply = self._session.out.take_bytes()
         return reply[1:].decode("utf-8", "replace").strip() if reply.startswith(b"-") else ""
 
-    def add_functions(self, payload: bytes) -> str:
+    def add_functions(self, payload: bytes, merge: Merge | None) -> str:
         """Add function libraries, which the new store loads when it needs them; return ""."""
         kept_of(self._engine).functions.extend(map(library_record, payload_codes(payload)))
         return ""
@@ -404,10 +404,19 @@ class ServerTarget:
         replies = self._servers(database).each(requests)
         return [str(reply) if isinstance(reply, ReplyError) else "" for reply in replies]
 
-    def add_functions(self, payload: bytes) -> str:
-        """Add function libraries to each node; return an error line, "" if they were added."""
+    def add_functions(self, payload: bytes, merge: Merge | None) -> str:
+        """Add function libraries to each node, without those that it has; return an error line, "" if all are there."""
+        codes = payload_codes(payload)
         for connection in self._servers(0).masters():
-            (reply,) = connection.replies([(b"FUNCTION", b"RESTORE", payload)])
+            (found,) = connection.replies([(b"FUNCTION", b"LIST", b"WITHCODE")])
+            if isinstance(found, ReplyError):
+                return str(found)
+            known = [dict(zip(one[::2], one[1::2], strict=True)) for one in found]
+            kept = {one[b"library_name" if merge == "skip" else b"library_code"] for one in known}
+            missing = [code for code in codes if (library_name(code) if merge == "skip" else code) not in kept]
+            records = _sealed(b"".join(map(library_record, missing)), rdb.RDB_VERSION)
+            policy = b"REPLACE" if merge == "replace" else b"APPEND"
+            (reply,) = connection.replies([(b"FUNCTION", b"RESTORE", records, policy)]) if missing else (b"",)
             if isinstance(reply, ReplyError):
                 return str(reply)
         return ""
