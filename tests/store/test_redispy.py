@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 import redis
+import redis.asyncio
 
 from tests.store.conftest import IN_PROCESS, Frontend, only
 from tests.waiting import until
@@ -271,6 +273,20 @@ def test_an_unknown_option_is_refused_at_once(frontend: Frontend) -> None:
         with pytest.raises(TypeError, match=r"unknown option 'foo': it takes those of redis\.Redis"):
             make(foo=1)
         assert make(decode_responses=True, protocol=3, db=1, max_connections=5, ssl_cert_reqs="none") is not None
+
+
+@only("memory")
+def test_a_store_takes_the_place_of_the_class(frontend: Frontend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code under test makes its client by itself: `redis.Redis(host=..., port=...)`."""
+    monkeypatch.setattr(redis, "Redis", frontend.store.redis)
+    monkeypatch.setattr(redis.asyncio, "Redis", frontend.store.redis_async)
+    client = redis.Redis(host="redis.internal", port=6380, decode_responses=True)
+    assert client.set("k", "v")
+
+    async def read() -> object:
+        return await redis.asyncio.Redis(host="redis.internal", port=6380, decode_responses=True).get("k")
+
+    assert asyncio.run(read()) == "v"
 
 
 def test_without_redis_py_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

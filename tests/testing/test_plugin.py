@@ -151,3 +151,52 @@ def test_the_fixtures_are_listed_with_their_purpose(run: Run) -> None:
         assert name in done.stdout
 
 
+
+
+def test_clients_that_the_code_makes_itself(run: Run) -> None:
+    """The forms of docs/testing.md."""
+    shop = """
+import redis
+from redis import Redis
+
+client = redis.Redis()
+
+def place(connection): return connection.xadd("orders", {"n": 1})
+def by_options(): return redis.Redis(host="internal", port=6380, decode_responses=True)
+def by_name(): return Redis(host="internal")
+def by_url(): return redis.from_url("redis://internal/0", decode_responses=True)
+def by_position(): return redis.Redis("internal", 6380, ssl=True)
+async def asynchronous(): return await redis.asyncio.Redis(host="internal").xlen("orders")
+"""
+    done = run(shop=shop, test_shop='''
+import asyncio
+import shop
+
+def test_options(rillet_store, monkeypatch):
+    monkeypatch.setattr("redis.Redis", rillet_store.redis)
+    assert isinstance(shop.place(shop.by_options()), str)
+    monkeypatch.setattr("redis.asyncio.Redis", rillet_store.redis_async)
+    assert asyncio.run(shop.asynchronous()) == 1
+
+def test_others(rillet_store, rillet_redis, monkeypatch):
+    monkeypatch.setattr("shop.Redis", rillet_store.redis)
+    shop.place(shop.by_name())
+    monkeypatch.setattr("redis.Redis.from_url", lambda url, **options: rillet_store.redis(**options))
+    shop.place(shop.by_url())
+    monkeypatch.setattr("redis.Redis", lambda *args, **options: rillet_redis)
+    shop.place(shop.by_position())
+    monkeypatch.setattr("shop.client", rillet_redis)
+    shop.place(shop.client)
+    assert rillet_redis.xlen("orders") == 4
+
+def test_a_failed_job_is_tried_again(rillet_store, rillet_clock):
+    def fail(message): raise OSError
+    rillet_store.stream("jobs").add({"job": 1})
+    worker = rillet_store.stream("jobs").group("workers").consumer("one")
+    worker.run(fail, stop_when_empty=True)
+    assert worker.group.pending_count() == 1
+    rillet_clock.advance(60)
+    worker.run(print, stop_when_empty=True)
+    assert worker.group.pending_count() == 0
+''')  # fmt: skip
+    assert "3 passed" in done.stdout, done.stdout

@@ -26,6 +26,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import redis.asyncio
+import redis.client
+from redis.asyncio.client import Redis  # a test may replace redis.asyncio.Redis by store.redis_async
 from redis.asyncio.connection import Connection, ConnectionPool, parse_url
 
 from rillet.client.address import Address
@@ -322,10 +324,10 @@ class AsyncStorePool(ConnectionPool):
             connection.end()
 
 
-def async_client_of(store: Store, *, single_connection_client: bool = False, **options: Any) -> redis.asyncio.Redis:
+def async_client_of(store: Store, *, single_connection_client: bool = False, **options: Any) -> Redis:
     """Return a redis.asyncio client for the store's engine or server; options as for redis_py.client_of."""
     transport = store.transport
-    check_options(options, "store.redis_async()", redis.asyncio.Redis, redis.asyncio.RedisCluster, redis.Redis)
+    check_options(options, "store.redis_async()", Redis, redis.asyncio.RedisCluster, redis.client.Redis)
     client: Any
     if isinstance(transport, ClusterTransport):
         client = _cluster_client(str(store.url), **{**DEFAULTS, **options})
@@ -333,9 +335,9 @@ def async_client_of(store: Store, *, single_connection_client: bool = False, **o
         client = LoopClient(lambda: _sentinel_client(transport, options))
     else:
 
-        def make() -> redis.asyncio.Redis:
+        def make() -> Redis:
             """Return a client with its own pool, for one event loop."""
-            made = redis.asyncio.Redis(
+            made = Redis(
                 connection_pool=_pool(store, transport, options), single_connection_client=single_connection_client
             )
             made.auto_close_connection_pool = True
@@ -354,12 +356,12 @@ def _pool(store: Store, transport: Transport, options: dict[str, Any]) -> Connec
     return AsyncStorePool(store, **{**STORE_DEFAULTS, **options})
 
 
-def _sentinel_client(transport: ServerTransport, options: dict[str, Any]) -> redis.asyncio.Redis:
+def _sentinel_client(transport: ServerTransport, options: dict[str, Any]) -> Redis:
     from redis.asyncio.sentinel import Sentinel
 
     service, nodes, watchers, options_of_master = sentinel_arguments(transport)
     sentinel_of: Any = Sentinel
-    client: redis.asyncio.Redis = sentinel_of(nodes, sentinel_kwargs=watchers).master_for(
+    client: Redis = sentinel_of(nodes, sentinel_kwargs=watchers).master_for(
         service, **{**DEFAULTS, **options_of_master, **options}
     )
     return client

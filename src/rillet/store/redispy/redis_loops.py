@@ -25,7 +25,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 from weakref import ReferenceType, ref
 
-import redis.asyncio
+from redis.asyncio.client import Redis  # a test may replace redis.asyncio.Redis by store.redis_async
 from redis.asyncio.cluster import RedisCluster
 from redis.asyncio.connection import ConnectionPool
 
@@ -163,7 +163,7 @@ class LoopPool(ConnectionPool):
             client.connection_pool.end_sessions()
 
 
-class LoopClient(redis.asyncio.Redis):
+class LoopClient(Redis):
     """A client of redis.asyncio for every event loop of the program."""
 
     connection: Any = _OfTheLoop()
@@ -171,7 +171,7 @@ class LoopClient(redis.asyncio.Redis):
     _usage_lock: Any = _OfTheLoop()
     _usage_counter: Any = _OfTheLoop()
 
-    def __init__(self, make: Callable[[], redis.asyncio.Redis]) -> None:
+    def __init__(self, make: Callable[[], Redis]) -> None:
         self._loops = Loops(make)
         first: Any = self._loops.here()
         pool: Any = LoopPool(self._loops)
@@ -181,7 +181,7 @@ class LoopClient(redis.asyncio.Redis):
     def __del__(self, *_: Any) -> None:
         pass  # the client of each loop warns if its connection was left open
 
-    def client(self) -> redis.asyncio.Redis:
+    def client(self) -> Redis:
         """Return a client with one connection, which uses the same pools."""
         return LoopClient(lambda: self._loops.here().client())
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import redis
+from redis.client import Redis  # a test may replace redis.Redis by store.redis
 from redis.connection import Connection, ConnectionPool, parse_url
 
 from rillet.client.address import Address
@@ -273,14 +274,14 @@ class StorePool(ConnectionPool):
         super().release(connection)
 
 
-def client_of(store: Store, *, single_connection_client: bool = False, **options: Any) -> redis.Redis:
+def client_of(store: Store, *, single_connection_client: bool = False, **options: Any) -> Redis:
     """Return a redis-py client for the store's engine or server.
 
     options: those of redis-py's connections and pools. single_connection_client: use one connection, as redis.Redis.
     """
     transport = store.transport
-    check_options(options, "store.redis()", redis.Redis, redis.RedisCluster, ConnectionPool)
-    client: redis.Redis
+    check_options(options, "store.redis()", Redis, redis.RedisCluster, ConnectionPool)
+    client: Redis
     if isinstance(transport, ClusterTransport):
         client = _cluster_client(str(store.url), **{**DEFAULTS, **options})
     elif isinstance(transport, ServerTransport) and transport.options.moves:
@@ -292,12 +293,12 @@ def client_of(store: Store, *, single_connection_client: bool = False, **options
     elif isinstance(transport, ServerTransport) and not isinstance(transport, AttachedTransport):
         where = parse_url(str(store.url))  # type: ignore[no-untyped-call]
         pool = ConnectionPool(**{**DEFAULTS, **where, **options})
-        client = redis.Redis(connection_pool=pool, single_connection_client=single_connection_client)
+        client = Redis(connection_pool=pool, single_connection_client=single_connection_client)
         client.auto_close_connection_pool = True
     else:
         where = {"connection_class": StoreConnection, "rillet_store": store}
         pool = StorePool(**{**STORE_DEFAULTS, **WITHOUT_NOTICES, **where, **options})
-        client = redis.Redis(connection_pool=pool, single_connection_client=single_connection_client)
+        client = Redis(connection_pool=pool, single_connection_client=single_connection_client)
         client.auto_close_connection_pool = True
     # The client keeps a reference, so that the garbage collector does not close the store.
     client.rillet_store = store  # type: ignore[attr-defined]
