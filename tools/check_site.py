@@ -35,6 +35,14 @@ GUIDES = {
     "transaction": "store.html",
     "memory": "operations.html",
     "delay": "workers.html",
+    "encryption": "security.html",
+    "upgrade": "deployment.html",
+    "pagination": "web.html",
+    "server-sent events": "web.html",
+    "gunicorn": "web.html",
+    "celery": "coming-from.html",
+    "error message": "problems.html",
+    "size of a stream": "sizes.html",
 }
 """What users look for, each with the guide that must be among the first three results; the first result is a guide."""
 FIRST = 3

@@ -40,6 +40,8 @@ TEXTS = (
         f"rillet is not on the package index yet. Install it from its repository:\n\n```\npip install {SOURCE}\n```\n",
         "```\npip install rillet\n```\n",
     ),
+    Text("docs/index.md", f"```\npip install {SOURCE}\n```\n", "```\npip install rillet\n```\n"),
+    Text("docs/zh/index.md", f"```\npip install {SOURCE}\n```\n", "```\npip install rillet\n```\n"),
     Text("docs/install.md", f"{_REMEDY} {SOURCE}`", f"{_REMEDY} rillet`"),
     Text("docs/deployment.md", f'pip install "rillet[server] @ {SOURCE}"\n', 'pip install "rillet[server]"\n'),
     Text("src/rillet/__init__.py", f'"{_REMEDY} {SOURCE}"', f'"{_REMEDY} rillet"'),

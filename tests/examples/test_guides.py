@@ -22,14 +22,20 @@ from tests.package.test_modes import ROOT
 DOCS = ROOT / "docs"
 
 
+def web_program(number: int) -> dict[str, Any]:
+    """Run a program of docs/web.md, without a process for the store, and return its names."""
+    program = re.findall(r"^```python\n(.*?)^```$", (DOCS / "web.md").read_text(), re.MULTILINE | re.DOTALL)[number]
+    names: dict[str, Any] = {"__name__": "app"}
+    exec(compile(program.replace(', owner="process"', ""), "web.md", "exec"), names)
+    return names
+
+
 def test_the_web_application_of_the_guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("fastapi")
     from starlette.testclient import TestClient
 
-    program = re.findall(r"^```python\n(.*?)^```$", (DOCS / "web.md").read_text(), re.MULTILINE | re.DOTALL)[0]
     monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {"__name__": "app"}
-    exec(compile(program.replace(', owner="process"', ""), "web.md", "exec"), names)
+    names = web_program(0)
     with TestClient(names["app"]) as client:
         ids = [client.post("/orders", json={"n": str(n)}).json()["id"] for n in range(3)]
         first = client.get("/orders", params={"count": 2}).json()
@@ -55,6 +61,44 @@ def test_the_web_application_of_the_guide(tmp_path: Path, monkeypatch: pytest.Mo
     assert [json.loads(part[1].removeprefix("data: ")) for part in parts] == [{"n": "1"}, {"n": "2"}]
 
 
+def test_the_worker_of_the_web_application(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fastapi = pytest.importorskip("fastapi")
+    monkeypatch.chdir(tmp_path)
+    names = web_program(1)
+    app = fastapi.FastAPI()
+    handled = asyncio.Event()
+    send_mail = names["send_mail"]
+
+    async def observed(message: Any) -> None:
+        await send_mail(message)
+        handled.set()
+
+    names["send_mail"] = observed
+
+    async def main() -> None:
+        async with names["lifespan"](app):
+            await app.state.orders.add({"customer": "ada"})
+            await handled.wait()
+
+    asyncio.run(main())
+    assert capsys.readouterr().out == "mail to ada\n"
+
+
+def test_the_flask_application_of_the_guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("flask")
+    monkeypatch.chdir(tmp_path)
+    names = web_program(2)
+    with names["store"]:
+        client = names["app"].test_client()
+        ids = [client.post("/orders", json={"n": str(n)}).json["id"] for n in range(2)]
+        assert client.get("/events", headers={"Last-Event-ID": "$"}).status_code == 400
+        answer = client.get("/events", headers={"Last-Event-ID": ids[0]})
+        assert next(answer.response) == f'id: {ids[1]}\ndata: {{"n": "1"}}\n\n'.encode()
+        answer.close()
+
+
 def test_every_message_of_the_page_of_problems_is_one_of_rillet() -> None:
     source = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "src" / "rillet").rglob("*.py"))
     source = re.sub(r"\"\n\s+f?\"", "", source)  # a text on several lines
@@ -77,6 +121,20 @@ def test_every_guide_says_who_it_is_for_and_what_they_will_have() -> None:
         assert re.fullmatch(r"\*For .+\. At its end you have .+\.\*", lead), page
 
 
+def test_the_front_page_has_an_install_line_eight_lines_of_code_and_pictures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install, program = (block[2] for block in blocks(DOCS / "index.md"))
+    assert install.startswith("pip install ")
+    assert len([line for line in program.splitlines() if line]) == 8
+    monkeypatch.chdir(tmp_path)
+    exec(compile(program, "index.md", "exec"), {})
+    assert capsys.readouterr().out == "bill 42 99.90\n"
+    assert re.findall(r"!\[.+\]\((.+)\)", (DOCS / "index.md").read_text()) == [
+        "images/system.svg", "images/inspector-stream.png",
+    ]  # fmt: skip
+
+
 def test_every_guide_is_in_the_navigation() -> None:
     pages = set(re.findall(r": ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
     assert {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")} <= pages
@@ -93,8 +151,7 @@ def blocks(page: Path) -> list[tuple[str, str, str]]:
 
 @pytest.mark.parametrize("page", CHINESE)
 def test_a_chinese_page_has_the_code_of_the_english_one(page: str) -> None:
-    if page != "index.md":  # which has none, and one row more
-        assert blocks(DOCS / "zh" / page) == blocks(DOCS / page)
+    assert blocks(DOCS / "zh" / page) == blocks(DOCS / page)
     _, lead, *_ = (DOCS / "zh" / page).read_text(encoding="utf-8").split("\n\n")
     assert re.match(r"\*写给.+。读完本页，.+。\*\s", lead, re.DOTALL)
     assert f"[English](../{page})" in lead
