@@ -76,6 +76,7 @@ class Cluster:
 
     nodes: list[Node]
     binary: str
+    durable: bool = False
 
     @property
     def url(self) -> str:
@@ -86,7 +87,8 @@ class Cluster:
         """Start a node, new or killed before, and wait until it answers."""
         command = [
             self.binary, "--port", str(node.port), "--bind", "127.0.0.1", "--dir", str(node.folder), "--save", "",
-            "--appendonly", "no", "--cluster-enabled", "yes", "--cluster-port", str(node.bus),
+            "--appendonly", "yes" if self.durable else "no", "--appendfsync", "always",
+            "--cluster-enabled", "yes", "--cluster-port", str(node.bus),
             "--cluster-node-timeout", str(NODE_TIMEOUT_MS), "--cluster-config-file", "nodes.conf",
             "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1", "--enable-debug-command", "yes",
         ]  # fmt: skip
@@ -195,11 +197,11 @@ class Moving:
 
 
 @contextmanager
-def running_cluster(replicas: bool = False, binary: str | None = None) -> Iterator[Cluster]:
-    """Start three masters, with a replica of each where wanted; all is ready."""
+def running_cluster(replicas: bool = False, binary: str | None = None, durable: bool = False) -> Iterator[Cluster]:
+    """Start three masters, with a replica of each where wanted; all is ready. durable: a node survives its kill."""
     program = binary or redis_binary()
     assert program is not None, "redis-server is not installed"
-    cluster = Cluster([], program)
+    cluster = Cluster([], program, durable)
     try:
         for number in range(2 * MASTERS if replicas else MASTERS):
             folder = Path(tempfile.mkdtemp(prefix="rillet-cluster-"))

@@ -77,6 +77,7 @@ JOBS = (
     Job("power-loss", _module("tests.persistence.power_loss", "--seeds", "1", "--commands", "1000")),
     Job("kill", _module("tests.persistence.killing", "--rounds", "20"), interpreted=False),
     Job("model", _module("tests.model", "--rounds", "150", "--minutes", "5", "--history")),
+    Job("consumers", _module("tests.store.rounds", "--rounds", "10", "--minutes", "5")),
     Job("ledger", lambda seed: _module("tests.spark.ledger", "--strikes", "6", "--sink", SINKS[seed % 5])(seed),
         interpreted=False),
     Job("replication", _module("tests.replication.matrix", "--rounds", "4"), interpreted=False),

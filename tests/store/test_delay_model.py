@@ -19,7 +19,6 @@ from typing import Any
 
 import pytest
 
-import rillet
 from rillet import LeaseLost, Message, Store
 from rillet.keyspace.helper_keys import retries_key
 from rillet.store.command_steps import run_step
@@ -250,25 +249,3 @@ def test_nothing_is_lost_or_early(seed: int) -> None:
 def test_nothing_is_lost_or_early_on_a_real_clock(frontend: Frontend) -> None:
     for seed in range(3):
         _real_round(frontend.store, seed)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(7200)
-def test_two_thousand_rounds() -> None:
-    for seed in range(2000):
-        _round(f"delays {seed}")
-
-
-@pytest.mark.long
-@pytest.mark.timeout(7200)
-def test_two_thousand_rounds_on_each_kind_of_store(frontend: Frontend) -> None:
-    for seed in range(2000):
-        _real_round(frontend.store, f"{frontend.kind} {seed}")
-
-
-@pytest.mark.long
-@pytest.mark.timeout(7200)
-def test_two_thousand_rounds_on_a_cluster(cluster_url: str) -> None:
-    with rillet.connect(cluster_url) as store:
-        for seed in range(2000):
-            _real_round(store, f"cluster {seed}")

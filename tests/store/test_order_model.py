@@ -363,25 +363,3 @@ def test_the_order_is_kept_on_a_cluster(cluster_url: str) -> None:
     with rillet.connect(cluster_url) as store:
         for seed in range(3):
             _real_round(store, seed)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(7200)
-def test_two_thousand_rounds() -> None:
-    for seed in range(2000):
-        _round(f"order {seed}")
-
-
-@pytest.mark.long
-@pytest.mark.timeout(7200)
-def test_two_thousand_rounds_on_each_kind_of_store(frontend: Frontend) -> None:
-    for seed in range(2000):
-        _real_round(frontend.store, f"{frontend.kind} {seed}")
-
-
-@pytest.mark.long
-@pytest.mark.timeout(7200)
-def test_two_thousand_rounds_on_a_cluster(cluster_url: str) -> None:
-    with rillet.connect(cluster_url) as store:
-        for seed in range(2000):
-            _real_round(store, f"cluster {seed}")

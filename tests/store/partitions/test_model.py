@@ -343,25 +343,3 @@ def test_nothing_is_lost_or_out_of_order_in_a_cluster(cluster_url: str) -> None:
     with rillet.connect(cluster_url) as store:
         for seed in range(2):
             _real_round(store, seed)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(7200)
-def test_two_thousand_rounds() -> None:
-    for seed in range(2000):
-        _round(f"partitions {seed}")
-
-
-@pytest.mark.long
-@pytest.mark.timeout(7200)
-def test_two_thousand_rounds_on_each_kind_of_store(frontend: Frontend) -> None:
-    for seed in range(2000):
-        _real_round(frontend.store, f"{frontend.kind} {seed}")
-
-
-@pytest.mark.long
-@pytest.mark.timeout(7200)
-def test_two_thousand_rounds_on_a_cluster(cluster_url: str) -> None:
-    with rillet.connect(cluster_url) as store:
-        for seed in range(2000):
-            _real_round(store, f"cluster {seed}")
