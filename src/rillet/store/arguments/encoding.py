@@ -51,11 +51,15 @@ def encode(value: object) -> bytes:
             return text.encode("utf-8", "surrogateescape")
     if type(value) is bytes:
         return value
-    return _encode_slowly(value)
+    if type(value) is int:
+        return b"%d" % value
+    if type(value) is float:
+        return repr(value).encode()
+    return _encode_other(value)
 
 
-def _encode_slowly(value: Any) -> bytes:
-    """Return the bytes of a value that is neither str nor bytes itself: a number, a buffer, a subclass."""
+def _encode_other(value: Any) -> bytes:
+    """Return the bytes of a buffer, a StreamID, or a value whose class derives from one that `encode` knows."""
     if isinstance(value, bytes):
         return bytes(value)
     if isinstance(value, str):
@@ -99,8 +103,8 @@ def encode_id(value: object, parameter: str = "id", words: frozenset[bytes] = fr
         raise _invalid_id(value, parameter, words) from None
     if not _is_id(raw) and raw not in words:
         exclusive = raw[:1] == b"(" and b"(" in words
-        timed = raw[-2:] == b"-*" and b"*" in words
-        if not (exclusive and _is_id(raw[1:])) and not (timed and _is_id(raw[:-1] + b"0")):
+        timed = raw.endswith(b"-*") and b"*" in words
+        if not (exclusive and _is_id(raw[1:])) and not (timed and _is_id(raw.removesuffix(b"*") + b"0")):
             raise _invalid_id(value, parameter, words)
     return raw
 
