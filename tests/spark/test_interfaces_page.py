@@ -106,6 +106,7 @@ def test_declarative_pipelines(flights: str, judge: Judge, tmp_path: Path) -> No
         assert client.xlen("late") == 29
 
 
+@pytest.mark.long
 def test_a_session_logs_no_warning_about_the_source(tmp_path: Path) -> None:
     """Spark has found the source in the package pyspark_rillet before; afterwards, its logger is as before."""
     script = """

@@ -41,6 +41,7 @@ def run_cells(name: str) -> dict[str, Any]:
     return runpy.run_path(notebook.origin)
 
 
+@pytest.mark.long
 def test_streams_and_archives(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
     cells = run_cells("notebook")
     assert cells["spark"] is spark  # the session that is there

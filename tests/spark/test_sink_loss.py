@@ -403,7 +403,7 @@ def test_a_query_in_spark_ends_with_the_error_and_continues_with_a_count(
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("adds", [False, True])
+@pytest.mark.parametrize("adds", [True, *long(False)])
 def test_foreach_batch_notices_a_loss(
     spark: SparkSession, made: Made, url: str, add: Callable[..., None], tmp_path: Path, adds: bool
 ) -> None:

@@ -19,6 +19,7 @@ NOON = 1_714_564_800_000  # 2024-05-01T12:00:00Z
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_program_aggregates_streams_into_hashes_and_a_stream(
     spark: SparkSession, judge: Judge, url: str, tmp_path: Path
 ) -> None:
