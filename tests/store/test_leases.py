@@ -14,6 +14,7 @@ from rillet.store.group import Group
 from rillet.testing.clock import StoreClock
 from tests.store.conftest import Frontend, only
 from tests.store.process import Other
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -214,7 +215,7 @@ def test_a_heartbeat_goes_on_after_an_extension(timed: Group, clock: StoreClock)
     message = next(loop)
     message.extend(0.4)
     clock.advance(0.35)
-    _renewed(timed, 1)
+    until(lambda: timed.pending()[0].idle_ms == 0, "a renewal")
     clock.advance(0.1)  # the extension is over, and not the lease
     two = timed.consumer("two")
     assert [one["n"] for one in two.messages(claim_idle=0.3, stop_when_empty=True)] == ["2", "3"]
