@@ -186,6 +186,6 @@ docs: $(COMPILED)/.stamp $(VENV)/docs.stamp
 	@$(compiled) $(pytest) docs README.md $(addprefix tests/package/test_,docs.py lists.py published.py)
 	@NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true PYTHONPATH=src $(BIN)/python -m mkdocs build --quiet
 	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then \
-	    $(BIN)/python tools/check_site.py build/site; \
+	    PYTHONPATH=src $(BIN)/python tools/check_site.py build/site; \
 	else echo 'rillet: the search was not tried in a browser (Debian: apt-get install chromium chromium-driver)'; fi
 	@echo 'rillet: the site is in build/site: open build/site/index.html'

@@ -3,7 +3,8 @@
     python tools/check_site.py build/site [--screenshots FOLDER]
 
 The check loads the first page from file://, writes words into the search box, and requires results that lead to
-existing pages, guides first. It needs selenium and Debian's Chromium: `apt-get install chromium chromium-driver`.
+existing pages, guides first. The pages of classes must have public names only. It needs selenium and Debian's Chromium:
+`apt-get install chromium chromium-driver`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ import time
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
+
+import rillet
+import rillet.aio
+from rillet.store import internal_names
 
 ROOT = Path(__file__).resolve().parents[1]
 SEARCHES = {
@@ -42,7 +47,7 @@ GUIDES = {
     "gunicorn": "web.html",
     "celery": "coming-from.html",
     "error message": "problems.html",
-    "size of a stream": "sizes.html",
+    "memory and disk": "sizes.html",
 }
 """What users look for, each with the guide that must be among the first three results; the first result is a guide."""
 FIRST = 3
@@ -68,6 +73,16 @@ def guides() -> set[str]:
     """Return the pages of the guides, relative to the site: those in the navigation before the reference."""
     navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").split("\nnav:\n", 1)[1].split("  - Reference:", 1)[0]
     return {f"{page}.html" for page in re.findall(r": ([\w-]+)\.md$", navigation, re.MULTILINE)}
+
+
+def internal_names_shown(site: Path) -> list[str]:
+    """Return the methods in the reference that are for rillet alone."""
+    shown = []
+    for page in sorted((site / "reference" / "api").glob("*.html")):
+        kind = next((getattr(module, page.stem) for module in (rillet, rillet.aio) if hasattr(module, page.stem)), None)
+        names = set(re.findall(r'id="rillet\.[\w.]+\.(\w+)"', page.read_text(encoding="utf-8")))
+        shown += [f"{page.stem}.{name}" for name in internal_names(kind) & names] if isinstance(kind, type) else []
+    return shown
 
 
 def search(driver: Any, site: Path, word: str) -> list[str]:
@@ -100,8 +115,10 @@ def main() -> int:
     parser.add_argument("--screenshots", type=Path, help="write a picture of some pages into this folder")
     arguments = parser.parse_args()
     site: Path = arguments.site.resolve()
+    shown = internal_names_shown(site)
+    failures = len(shown)
+    print(f"the reference shows public names only{': NOT ' + ', '.join(shown) if shown else ''}")
     driver = browser()
-    failures = 0
     try:
         for word, wanted in SEARCHES.items():
             pages = search(driver, site, word)

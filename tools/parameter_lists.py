@@ -1,4 +1,4 @@
-"""An extension of griffe: the parameters in rillet's docstrings become a list in the reference.
+"""An extension of griffe: parameters in docstrings become a list in the reference, internal names are left out.
 
     start, entries_read: the position ...        - **start**, **entries_read**: the position ...
     mkstream: create a missing stream; ...       - **mkstream**: create a missing stream; ...
@@ -10,9 +10,12 @@ lines after it belong to it. Docstrings stay as they are in the source, where th
 from __future__ import annotations
 
 import re
+from pkgutil import resolve_name
 from typing import Any
 
 import griffe
+
+from rillet.store import internal_names
 
 _ITEM = re.compile(r"([A-Za-z_]\w*(?:, [A-Za-z_]\w*)*): (.*)")
 
@@ -42,8 +45,18 @@ class ParameterLists(griffe.Extension):  # type: ignore[misc, unused-ignore]
             func.docstring.value = listed(func.docstring.value, {one.name for one in func.parameters} | _WORDS)
 
     def on_class_members(self, *, cls: griffe.Class, **_: Any) -> None:
+        for name in _internal(cls) & cls.members.keys():
+            del cls.members[name]
         if cls.docstring is not None:
             cls.docstring.value = listed(cls.docstring.value, {*cls.members, *_slots(cls)} | _WORDS)
+
+
+def _internal(cls: griffe.Class) -> set[str]:
+    """Return the names of a class of the API that are for rillet alone."""
+    if not cls.path.startswith("rillet.store."):
+        return set()
+    found = resolve_name(cls.path)
+    return internal_names(found) if isinstance(found, type) else set()
 
 
 def _slots(cls: griffe.Class) -> set[str]:

@@ -12,9 +12,13 @@ import io
 import os
 from collections.abc import Iterator
 from pkgutil import resolve_name
+from types import ModuleType
 
 import mkdocs_gen_files
 
+import rillet
+import rillet.aio
+import rillet.records
 from rillet import commands
 from rillet.cli import SUBCOMMANDS, main
 from rillet.runtime.command_syntax import Argument, parse, without_versions
@@ -33,34 +37,15 @@ GROUPS = {
     "hash": "Hashes", "array": "Arrays", "generic": "Keys", "pubsub": "Channels", "transactions": "Transactions",
     "connection": "Connection", "scripting": "Scripting", "server": "Server",
 }  # fmt: skip
-CLASSES = (
-    "rillet.store.store.Store", "rillet.store.stream.Stream", "rillet.store.entry.Entry",
-    "rillet.store.group.Group", "rillet.store.group.Consumer", "rillet.store.group.MultiConsumer",
-    "rillet.store.group.MessageReader", "rillet.store.handling.Handled", "rillet.store.consuming.delays.Exponential",
-    "rillet.store.partitions.stream.PartitionedStream",
-    "rillet.store.partitions.group", "rillet.store.message.Message", "rillet.store.info_records",
-    "rillet.store.stats", "rillet.opentelemetry",
-    "rillet.store.arguments.policies", "rillet.store.transaction",
-    "rillet.store.keys.KeyCommands", "rillet.store.types.hash.Hash", "rillet.store.types.set.Set",
-    "rillet.store.types.sorted_set.SortedSet", "rillet.store.types.list.List", "rillet.store.types.string.String",
-    "rillet.store.types.array.Array", "rillet.store.types.bitmap.Bitmap",
-    "rillet.store.types.string.Counter", "rillet.store.types.hyperloglog.HyperLogLog", "rillet.store.types.geo",
-    "rillet.store.types.stored_key.StoredKey", "rillet.store.codecs",
-    "rillet.store.channels.Subscription", "rillet.store.channels.ChannelMessage",
-    "rillet.store.sharing.serving.StoreServer", "rillet.testing.clock.StoreClock", "rillet.testing.plugin",
-    "rillet.types.stream.id.StreamID", "rillet.errors",
-    "rillet.host.recovery",
-    "rillet.store.arguments.positions", "rillet.store.aio.store.AsyncStore",
-    "rillet.store.aio.runner.AsyncRunner", "rillet.store.aio.keys.AsyncKeyCommands",
-    "rillet.store.aio.stream.AsyncStream", "rillet.store.aio.group.AsyncGroup", "rillet.store.aio.group.AsyncConsumer",
-    "rillet.store.aio.group.AsyncMultiConsumer", "rillet.store.aio.group.AsyncMessageReader",
-    "rillet.store.aio.message.AsyncMessage", "rillet.store.aio.hash.AsyncHash", "rillet.store.aio.set.AsyncSet",
-    "rillet.store.aio.sorted_set.AsyncSortedSet", "rillet.store.aio.list.AsyncList",
-    "rillet.store.aio.array.AsyncArray", "rillet.store.aio.bitmap.AsyncBitmap",
-    "rillet.store.aio.string.AsyncString", "rillet.store.aio.string.AsyncCounter",
-    "rillet.store.aio.hyperloglog.AsyncHyperLogLog", "rillet.store.aio.geo.AsyncGeo",
-    "rillet.store.aio.stored_key.AsyncStoredKey", "rillet.store.aio.subscription.AsyncSubscription",
-)  # fmt: skip
+OTHERS = {
+    "rillet.errors": ("rillet.errors",),
+    "rillet.codecs": ("rillet.store.codecs",),
+    "rillet.testing": ("rillet.testing.clock.StoreClock", "rillet.testing.plugin"),
+    "rillet.opentelemetry": ("rillet.opentelemetry",),
+}
+"""Pages of several names."""
+PROSE = {"IDs and times": "rillet.store.arguments.positions", "Policies": "rillet.store.arguments.policies"}
+"""Pages about arguments: the docstring of a module."""
 
 
 def write(path: str, text: str) -> None:
@@ -74,23 +59,54 @@ OPENING = ("rillet.store.opening.open", "rillet.store.opening.connect", "rillet.
 
 
 def api_pages() -> dict[str, str]:
-    """Return a page for each public class or module, and the page that lists them; mkdocstrings expands the marks."""
+    """Return a page for each public class, and the page that lists them; mkdocstrings expands the marks."""
     parts = [
         "# Python API\n",
         "*For Python developers. At its end you have the page of each class: its methods, parameters and errors.*\n",
-        "`rillet.open`, `rillet.connect` and `rillet.follow` return a store; its methods return the rest.\n",
-        "| | |\n|---|---|",
+        "`rillet.open`, `rillet.connect` and `rillet.follow` return a store; its methods return the rest."
+        " [Stability](../stability.md#what-is-public) says which names are public.\n",
     ]
     pages = {"open-connect-follow": "\n".join(["# open, connect, follow\n", *(f"::: {name}\n" for name in OPENING)])}
-    parts.append("| [open, connect, follow](api/open-connect-follow.md) | How a store is opened. |")
-    for name in CLASSES:
-        title = name.rpartition(".")[2] if name.rpartition(".")[2][:1].isupper() else name
-        pages[title] = f"# {title}\n\n::: {name}\n    options: {{ show_root_heading: false }}\n"
-        about = (inspect.getdoc(resolve_name(name)) or "").split("\n\n")[0].replace("\n", " ").replace("|", "&#124;")
-        parts.append(f"| [{title}](api/{title}.md) | {about} |")
+
+    def table(title: str, rows: dict[str, object]) -> None:
+        parts.extend([f"## {title}\n", "| | |\n|---|---|"])
+        parts.extend(f"| [{name}](api/{name.replace(' ', '-')}.md) | {_first(about)} |" for name, about in rows.items())
+        parts.append("")
+
+    def classes(module: ModuleType) -> dict[str, object]:
+        found = {name: getattr(module, name) for name in module.__all__}
+        return {name: one for name, one in sorted(found.items())
+                if isinstance(one, type) and not issubclass(one, Exception)}  # fmt: skip
+
+    for name, one in {**classes(rillet), **classes(rillet.aio)}.items():
+        pages[name] = (
+            f"# {name}\n\n::: {_path(one)}\n    options: {{ show_root_heading: false, inherited_members: true }}\n"
+        )
+    records = classes(rillet.records)
+    pages["rillet.records"] = "\n".join(["# rillet.records\n", *(f"::: {_path(one)}\n" for one in records.values())])
+    for title, names in OTHERS.items():
+        pages[title] = "\n".join([f"# {title}\n", *(f"::: {name}\n" for name in names)])
+    for title, name in PROSE.items():
+        pages[title] = f"# {title}\n\n```\n{inspect.getdoc(resolve_name(name))}\n```\n"
+    table("Classes", {"open-connect-follow": "How a store is opened.", **classes(rillet)})
+    table("Results, errors, arguments", {
+        "rillet.records": rillet.records, **{title: resolve_name(names[0]) for title, names in OTHERS.items()},
+        **{title: resolve_name(name) for title, name in PROSE.items()},
+    })  # fmt: skip
+    table("asyncio", classes(rillet.aio))
     return {"reference/api.md": "\n".join(parts) + "\n"} | {
-        f"reference/api/{title}.md": text for title, text in pages.items()
+        f"reference/api/{title.replace(' ', '-')}.md": text for title, text in pages.items()
     }
+
+
+def _path(one: object) -> str:
+    return f"{one.__module__}.{one.__qualname__}"  # type: ignore[attr-defined]
+
+
+def _first(about: object) -> str:
+    """Return the first paragraph of a docstring, as the cell of a table."""
+    text = about if isinstance(about, str) else inspect.getdoc(about) or ""
+    return text.split("\n\n")[0].replace("\n", " ").replace("|", "&#124;")
 
 
 def commands_page() -> str:

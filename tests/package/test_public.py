@@ -18,7 +18,7 @@ import rillet.aio
 import rillet.records
 from rillet import errors
 from rillet.cli import info, main
-from rillet.store import aio
+from rillet.store import INTERNAL, aio, internal_names
 from rillet.types.compat import COMPATS
 from tests.package.test_modes import ROOT
 
@@ -41,10 +41,30 @@ def test_every_public_name_is_there() -> None:
 def test_dir_shows_the_public_names_only() -> None:
     assert {name for name in dir(rillet) if not name.startswith("__")} == set(rillet.__all__) - {"__version__"}
     assert len(rillet.__all__) == len(set(rillet.__all__))
+
+
+def test_dir_of_an_object_shows_no_names_that_are_for_rillet_alone() -> None:
     with rillet.open() as store:
-        shown = set(dir(store)) | set(dir(store.aio()))
-    assert {"stream", "execute", "close", "url"} <= shown
-    assert not shown & {"transport", "run_many", "may_wait", "replace_transport", "id_of", "observer"}
+        stream = store.stream("orders")
+        stream.add({"n": 1})
+        group = stream.group("billing")
+        consumer = group.consumer("one")
+        parts = store.partitioned("parts", partitions=2, by="n")
+        asyncio = store.aio()
+        objects: list[object] = [
+            store, asyncio, stream, asyncio.stream("orders"), stream.last(), group, consumer, consumer.read()[0],
+            store.consumer("billing", "one", streams=["orders"]), parts, parts.group("billing"),
+            store.subscribe("news"),
+        ]  # fmt: skip
+        shown = {type(one).__name__: set(dir(one)) for one in objects}
+    assert {"stream", "execute", "close", "url"} <= shown["Store"] & shown["AsyncStore"]
+    for one in objects:
+        hidden = internal_names(type(one))
+        assert hidden
+        assert hidden.isdisjoint(shown[type(one).__name__])
+    listed = {name for names in INTERNAL.values() for name in names.split()}
+    assert {name for one in objects for name in internal_names(type(one)) if hasattr(one, name)} == listed
+    assert not shown["Store"] & {"transport", "run_many", "may_wait", "replace_transport", "id_of", "observer"}
 
 
 @pytest.mark.parametrize("name", ["AsyncStore", "PendingEntry", "LogCorrupt"])

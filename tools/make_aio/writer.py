@@ -226,7 +226,7 @@ class Writer:
             new = self._renamed(inner.id)
             if new != inner.id:
                 return text.replace(inner.id, new, 1)
-            if inner.id in ("Generic", "ABC", "Protocol", "Entry") or self._home_is_codec(inner.id):
+            if inner.id in ("Generic", "ABC", "Protocol", "Entry", "PublicNames") or self._home_is_codec(inner.id):
                 return text
         return ""
 

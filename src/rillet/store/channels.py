@@ -35,6 +35,7 @@ from rillet.client.protocol import pack_all
 from rillet.errors import CommandError, OutcomeUnknown, StoreClosed, StoreError, StoreTimeout
 from rillet.protocol.reply_parser import INCOMPLETE, ReplyError, ReplyParser
 from rillet.real_time import monotonic
+from rillet.store import PublicNames
 from rillet.store.arguments.argument_checks import items_of
 from rillet.store.arguments.durations import Seconds, seconds_in
 from rillet.store.arguments.encoding import decode, encode_name
@@ -332,7 +333,7 @@ def _encoded(kind: bytes, names: Names) -> list[bytes]:
     return [encode_name(one, f"one of {name}") for one in items_of(names, name, "names")]
 
 
-class Subscription:
+class Subscription(PublicNames):
     """A subscription to channels, patterns and shard channels; an iterator of their messages.
 
     One thread reads; any thread may close the subscription, which ends the iteration.

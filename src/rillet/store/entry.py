@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 
+from rillet.store import PublicNames
 from rillet.store.arguments.encoding import EntryData, Fields, decode, decode_fields, encode, find_field, parse_id
 from rillet.types.stream.id import StreamID
 
@@ -24,7 +25,7 @@ Where: TypeAlias = Mapping[Any, Any]
 _FEW = 16  # names and values up to which a search for one field is faster than decoding all fields once
 
 
-class Entry(EntryData, Mapping[str, str], Generic[T]):
+class Entry(PublicNames, EntryData, Mapping[str, str], Generic[T]):
     """An entry of a stream: its `id`, and a read-only mapping of its fields to their values, as text, in order.
 
     `entry["name"]` is the last value of a field; `fields` is a dict of all fields. `pairs` are the raw (field, value)

@@ -40,6 +40,7 @@ from rillet.errors import (
     StoreTimeout,
 )
 from rillet.keyspace.helper_keys import order_keys, retries_key
+from rillet.store import PublicNames
 from rillet.store.arguments.argument_checks import flag, integer_of, one_of, whole_number
 from rillet.store.arguments.durations import Seconds, milliseconds_in
 from rillet.store.arguments.encoding import IDLike, decode, encode_id, encode_name, parse_id
@@ -88,7 +89,7 @@ if TYPE_CHECKING:
 _NO_KEY = "ERR no such key"
 
 
-class Group(Generic[T]):
+class Group(PublicNames, Generic[T]):
     """A consumer group of a stream: `last-delivered-id`, consumers, and pending entries.
 
     start, entries_read: the position of a group that `create` or the first read creates; see Stream.group.
@@ -404,7 +405,7 @@ def _entries_read(number: int | None) -> list[bytes]:
     return [] if number is None else [b"ENTRIESREAD", integer_of(number, "entries_read", 0)]
 
 
-class MessageReader(Generic[T]):
+class MessageReader(PublicNames, Generic[T]):
     """The part that Consumer and MultiConsumer share: iteration over messages."""
 
     __slots__ = ("key", "name", "store")

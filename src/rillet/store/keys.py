@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from rillet.errors import StoreError
+from rillet.store import PublicNames
 from rillet.store.arguments.argument_checks import flag
 from rillet.store.arguments.durations import milliseconds_in
 from rillet.store.arguments.encoding import decode, encode_name
@@ -38,10 +39,6 @@ from rillet.store.types.stored_key import ttl_of, unix_milliseconds_of
 from rillet.store.types.string import Counter, String
 
 V = TypeVar("V")
-INTERNAL = frozenset(("add_packed", "after_fork", "before_fork", "exclusive", "id_of", "in_thread", "is_foreign",
-                      "may_wait", "observer", "read_entries", "replace_transport", "replacement", "run", "run_many",
-                      "transport"))  # fmt: skip
-"""The methods of stores that are for rillet alone: `dir(store)` leaves them out (docs/stability.md)."""
 Name = str | bytes
 AnyKey = (
     Stream | Hash[str] | Set[str] | SortedSet[str]
@@ -71,13 +68,10 @@ class CommandRunner(ABC):
         """Yield the keys that match a glob."""
 
 
-class KeyCommands(CommandRunner):
+class KeyCommands(PublicNames, CommandRunner):
     """The commands for keys of any type, and the objects for each type. An object is made without a command."""
 
     is_foreign = False  # whether a reply has shown that the server is no rillet
-
-    def __dir__(self) -> Iterable[str]:
-        return (name for name in super().__dir__() if name not in INTERNAL)
 
     # -- objects -------------------------------------------------------------------------------------
 

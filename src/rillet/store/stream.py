@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, cast, overload
 from rillet.errors import CommandError, NoPerm
 from rillet.extras import require
 from rillet.keyspace.helper_keys import delayed_key
+from rillet.store import PublicNames
 from rillet.store.arguments.argument_checks import flag, integer_of, items_of, whole_number
 from rillet.store.arguments.durations import Seconds, milliseconds_in, seconds_in
 from rillet.store.arguments.encoding import IDLike, Value, append_fields, decode, encode_id, encode_name, parse_id
@@ -56,7 +57,7 @@ LAST_ID = StreamID(MAX, MAX)
 BOUNDS = (b"0-0", b"%d-%d" % LAST_ID)  # XRANGE rejects the first and the last ID after "("
 
 
-class Stream(Generic[T]):
+class Stream(PublicNames, Generic[T]):
     """A stream of the store. Each method is one command, with the cost that it has in Redis.
 
     Iterating reads all entries from first to last, a thousand at a time. `stream[id]` is the entry of an ID, and

@@ -23,6 +23,7 @@ from rillet.errors import (
     StoreTimeout,
 )
 from rillet.keyspace.helper_keys import order_keys, retries_key
+from rillet.store import PublicNames
 from rillet.store.aio.command_steps import drive, run_step
 from rillet.store.aio.delivery import Steps, counted, delivery, new_messages_of, read_commands, read_options, valued
 from rillet.store.aio.message import AsyncMessage, lost_leases, new_messages, old_messages
@@ -62,7 +63,7 @@ if TYPE_CHECKING:
     from rillet.store.handling import Handled
 
 
-class AsyncGroup(Generic[T]):
+class AsyncGroup(PublicNames, Generic[T]):
     """A consumer group of a stream: `last-delivered-id`, consumers, and pending entries.
 
     start, entries_read: the position of a group that `create` or the first read creates; see AsyncStream.group.
@@ -360,7 +361,7 @@ def _receiver(consumer: str | bytes | AsyncConsumer[Any], parameter: str) -> byt
     return key if isinstance(key, bytes) else encode_name(consumer, parameter)
 
 
-class AsyncMessageReader(Generic[T]):
+class AsyncMessageReader(PublicNames, Generic[T]):
     """The part that Consumer and MultiConsumer share: iteration over messages."""
 
     __slots__ = ("key", "name", "store")

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast, overload
 
 from rillet.errors import StoreError
+from rillet.store import PublicNames
 from rillet.store.aio.array import AsyncArray
 from rillet.store.aio.bitmap import AsyncBitmap
 from rillet.store.aio.geo import AsyncGeo
@@ -26,7 +27,7 @@ from rillet.store.arguments.argument_checks import flag
 from rillet.store.arguments.durations import milliseconds_in
 from rillet.store.arguments.encoding import decode, encode_name
 from rillet.store.codecs import Codec, raw, text
-from rillet.store.keys import _INTEGERS, INTERNAL, Name, V
+from rillet.store.keys import _INTEGERS, Name, V
 from rillet.store.types.stored_key import ttl_of, unix_milliseconds_of
 
 AnyKey = (
@@ -55,13 +56,10 @@ class AsyncCommandRunner(ABC):
         """Yield the keys that match a glob."""
 
 
-class AsyncKeyCommands(AsyncCommandRunner):
+class AsyncKeyCommands(PublicNames, AsyncCommandRunner):
     """The commands for keys of any type, and the objects for each type. An object is made without a command."""
 
     is_foreign = False  # whether a reply has shown that the server is no rillet
-
-    def __dir__(self) -> Iterable[str]:
-        return (name for name in super().__dir__() if name not in INTERNAL)
 
     # -- objects -------------------------------------------------------------------------------------
 

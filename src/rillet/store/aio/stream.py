@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from rillet.errors import CommandError, NoPerm
 from rillet.keyspace.helper_keys import delayed_key
+from rillet.store import PublicNames
 from rillet.store.aio.group import AsyncGroup
 from rillet.store.arguments.argument_checks import flag, integer_of, items_of, whole_number
 from rillet.store.arguments.durations import Seconds, milliseconds_in, seconds_in
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from rillet.store.aio.store import AsyncStore
 
 
-class AsyncStream(Generic[T]):
+class AsyncStream(PublicNames, Generic[T]):
     """A stream of the store. Each method is one command, with the cost that it has in Redis.
 
     `async for` reads all entries from first to last, a thousand at a time. Where a method accepts a range or a

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rillet.client.loop_timers import time_limit
 from rillet.errors import NoConnection, StoreClosed
+from rillet.store import PublicNames
 from rillet.store.arguments.durations import Seconds, seconds_in
 from rillet.store.channels import ChannelConnection, ChannelMessage, InProcessChannels, Names, Subscription
 from rillet.store.transports.task_threads import in_thread
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from rillet.store.aio.runner import AsyncRunner
 
 
-class AsyncSubscription:
+class AsyncSubscription(PublicNames):
     """The asyncio API of a Subscription. Waiting suspends only the task; a thread reads what arrived on a socket."""
 
     def __init__(self, store: AsyncRunner, subscription: Subscription) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 from rillet.errors import NoGroup
 from rillet.keyspace.helper_keys import consumers_key
+from rillet.store import PublicNames
 from rillet.store.arguments.durations import seconds_in
 from rillet.store.arguments.encoding import decode, encode_name
 from rillet.store.arguments.policies import RefPolicy
@@ -57,7 +58,7 @@ class PartitionedGroupInfo(NamedTuple):
     consumers: dict[str, list[int]]
 
 
-class PartitionedGroup(Generic[T]):
+class PartitionedGroup(PublicNames, Generic[T]):
     """A consumer group of a partitioned stream: one group of its name in each partition, and the consumers' leases."""
 
     __slots__ = ("stream", "name", "key", "store", "start", "creates")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from rillet.errors import CommandError
 from rillet.keyspace.helper_keys import delayed_key
+from rillet.store import PublicNames
 from rillet.store.arguments.argument_checks import flag, items_of, whole_number
 from rillet.store.arguments.durations import Seconds
 from rillet.store.arguments.encoding import Value, decode, encode_name, find_field, parse_id
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from rillet.store.store import Store
 
 
-class PartitionedStream(Generic[T]):
+class PartitionedStream(PublicNames, Generic[T]):
     """A partitioned stream of the store. Its name is not a key: each partition is an ordinary stream.
 
     expected: the number of partitions that the program passed; field: its `by`. None accepts those of the store.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from rillet.errors import NoGroup
 from rillet.keyspace.helper_keys import consumers_key
+from rillet.store import PublicNames
 from rillet.store.aio.command_steps import drive
 from rillet.store.aio.delivery import Steps
 from rillet.store.aio.group import AsyncConsumer, AsyncGroup, AsyncMessageReader, _by_group
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from rillet.store.aio.store import AsyncStore
 
 
-class AsyncPartitionedGroup(Generic[T]):
+class AsyncPartitionedGroup(PublicNames, Generic[T]):
     """A consumer group of a partitioned stream: one group of its name in each partition, and the consumers' leases."""
 
     __slots__ = ("stream", "name", "key", "store", "start", "creates")

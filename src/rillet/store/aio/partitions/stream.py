@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from rillet.errors import CommandError
 from rillet.keyspace.helper_keys import delayed_key
+from rillet.store import PublicNames
 from rillet.store.aio.command_steps import drive
 from rillet.store.aio.partitions.group import AsyncPartitionedGroup
 from rillet.store.aio.stream import AsyncStream
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from rillet.store.aio.store import AsyncStore
 
 
-class AsyncPartitionedStream(Generic[T]):
+class AsyncPartitionedStream(PublicNames, Generic[T]):
     """A partitioned stream of the store. Its name is not a key: each partition is an ordinary stream.
 
     expected: the number of partitions that the program passed; field: its `by`. None accepts those of the store.
