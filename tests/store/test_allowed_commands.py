@@ -81,6 +81,22 @@ def test_select_belongs_to_the_thread(store: Store) -> None:
     assert store.execute("GET", "k") is None
 
 
+def test_a_transaction_and_a_bulk_read_are_in_the_database_of_the_thread(frontend: Frontend) -> None:
+    store = frontend.store
+    if frontend.kind == "redis":
+        store.execute("FLUSHALL")
+    assert store.execute("SELECT", 1) == b"OK"
+    store.stream("orders").add({"n": 1}, id="1-1")
+    with store.transaction(watch=["orders"]) as transaction:
+        transaction.add("orders", {"n": 2}, id="2-1")
+    assert [str(entry.id) for entry in store.stream("orders")] == ["1-1", "2-1"]
+    assert len(store.stream("orders").to_arrow()) == 2
+    assert store.execute_many([["PING"], ["SELECT", 2]])[1] == b"OK"
+    with store.transaction() as transaction:
+        transaction.add("orders", {"n": 3})
+    assert [len(store.stream("orders")), store.execute("SELECT", 0), len(store.stream("orders"))] == [1, b"OK", 0]
+
+
 def test_select_does_not_move_the_tasks_of_the_same_thread(frontend: Frontend) -> None:
     """Neither before the event loop runs, nor inside it, and for no kind of command."""
     store = frontend.store

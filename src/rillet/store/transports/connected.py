@@ -16,6 +16,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
@@ -71,12 +72,14 @@ class _State:
     """The state of one thread: its connections, and whether one of its calls is under way.
 
     torn: a call has begun and not ended; if none is under way, it was interrupted, and its replies are still unread.
+    database: the one that the thread has selected; None for that of the url.
     """
 
-    __slots__ = ("busy", "client", "spares", "torn")
+    __slots__ = ("busy", "client", "database", "spares", "torn")
 
     def __init__(self) -> None:
         self.client: Servers | None = None
+        self.database: int | None = None
         self.busy = self.torn = False
         self.spares: list[Servers] = []  # connections for calls inside calls
 
@@ -119,7 +122,7 @@ class ServerTransport:
             raise StoreClosed("the store is closed")
         client = (self._thread.state or self._thread.own_state()).client
         if client is None:
-            client = self.new_servers(bool(self.options.seeds()))  # one server: `connection` checks
+            client = self._in_database(self.new_servers(bool(self.options.seeds())))  # one server: `connection` checks
             self._register(client)
             self._thread.own_state().client = client
         return client
@@ -172,10 +175,11 @@ class ServerTransport:
 
     @contextmanager
     def _separate(self) -> Iterator[Servers]:
+        """Yield separate connections in the thread's database."""
         if self.closed:
             raise StoreClosed("the store is closed")
         self.check_current()
-        client = self.new_servers()
+        client = self._in_database(self.new_servers())
         self._register(client)
         try:
             yield client
@@ -349,7 +353,11 @@ class ServerTransport:
                 return kept
             name = argv[0].upper()
             if name in BLOCKING or name in _STATEFUL:
-                return self._call(self._exchange, pack_command(argv), 1, name in _STATEFUL, block_seconds(argv))[0]
+                data, stateful = pack_command(argv), name in _STATEFUL
+                replies = self._call(self._exchange, data, 1, stateful, block_seconds(argv))
+                if stateful:
+                    self._note_database([argv], replies)
+                return replies[0]
             if not delivers(argv) and len(self._simple) < _MOST_NAMES:
                 self._simple.add(argv[0])
             return self._call(self._exchange_one, pack_command(argv))
@@ -385,10 +393,27 @@ class ServerTransport:
         whole = (commands[0], commands[-1]) == ([b"MULTI"], [b"EXEC"])
         stateful = any(argv[0].upper() in _STATEFUL for argv in (commands[1:-1] if whole else commands))
         try:
-            return self._call(self._exchange, pack_all(commands), len(commands), stateful,
-                              block_seconds_of_all(commands))  # fmt: skip
+            replies = self._call(self._exchange, pack_all(commands), len(commands), stateful,
+                                 block_seconds_of_all(commands))  # fmt: skip
         except UnknownTimeout as error:
             raise self.as_read(error, commands) from error.__cause__
+        if stateful:
+            self._note_database(commands, replies)
+        return replies
+
+    def _note_database(self, commands: Sequence[list[bytes]], replies: Sequence[Any]) -> None:
+        """Note the database that the thread has selected: its next connections and separate ones are in it, too."""
+        for argv, reply in zip(commands, replies, strict=True):
+            if argv[0].upper() == b"SELECT" and reply == b"OK":
+                self._thread.own_state().database = int(argv[1])
+                self._in_database(self.servers())
+
+    def _in_database(self, client: Servers) -> Servers:
+        """Let the next connections of a client be in the database that this thread has selected."""
+        database = self._thread.own_state().database
+        if database is not None:
+            client.options = replace(self.options, server=replace(self.options.server, db=database))
+        return client
 
     def append_packed(self, key: bytes, data: bytes, count: int) -> list[tuple[int, CommandError]]:
         """Send commands in RESP encoding; return each error reply with the position of its command."""

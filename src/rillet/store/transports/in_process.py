@@ -380,8 +380,8 @@ class InProcessTransport(ThreadSessions):
 
     @contextlib.contextmanager
     def exclusive(self, key: bytes) -> Iterator[Callable[[Sequence[list[bytes]]], list[Any]]]:
-        """Yield a function that runs commands in a separate session; see Transport."""
-        separate = SeparateSession(self)
+        """Yield a function that runs commands in a separate session, in the thread's database; see Transport."""
+        separate = SeparateSession(self, self.session())
         try:
             yield lambda commands: self._run_batch(separate.session, commands)
             self._briefly(separate.end)

@@ -312,18 +312,24 @@ class ThreadSessions:
 
 
 class SeparateSession:
-    """A session for one block of a thread. It ends also if an interrupted call has lost it."""
+    """A session for one block of a thread. It ends also if an interrupted call has lost it.
+
+    like: a session in whose database it begins; None for that of the store.
+    """
 
     session: Any = None
 
-    def __init__(self, sessions: ThreadSessions) -> None:
+    def __init__(self, sessions: ThreadSessions, like: Session | None = None) -> None:
         self._sessions = sessions
         opened: list[Session] = []
         lost = sessions._shield.when_freed(self, sessions.end_lost, opened)  # interpreted, so before there is a session
-        sessions._briefly(self._open, ref(sessions._thread.presence), opened, lost)
+        sessions._briefly(self._open, ref(sessions._thread.presence), opened, lost, like)
 
-    def _open(self, thread: ReferenceType[Presence], opened: list[Session], lost: ReferenceType[Any]) -> None:
+    def _open(self, thread: ReferenceType[Presence], opened: list[Session], lost: ReferenceType[Any],
+              like: Session | None) -> None:  # fmt: skip
         session = self._sessions._open_session(thread)
+        if like is not None:
+            session.db = like.db
         opened.append(session)
         self._sessions._owners[session] = lost
         self.session = session
