@@ -384,6 +384,7 @@ def test_every_command_with_figures_prints_json(tmp_path: Path) -> None:
     made = facts("backup", place, tmp_path / "copy")
     assert (made["log"]["commands"], Path(made["target"])) == (2, tmp_path / "copy")  # SELECT, XADD
     assert made["log"]["last"] > 1.7e9
+    assert made["verified"]["read"][0].startswith(f"{tmp_path}/copy/appendonlydir/appendonly.aof.manifest: ")
     assert facts("restore", tmp_path / "copy", tmp_path / "again")["bytes"] > 0
     assert facts("import", place, tmp_path / "third")["keys"] == 1
     assert facts("export", place, tmp_path / "out.rdb")["keys"] == 1
@@ -456,7 +457,8 @@ def test_the_same_argument_has_the_same_name_everywhere() -> None:
     from rillet.cli.completion import whole_parser
 
     commands: Any = next(action for action in whole_parser()._actions if action.dest == "command").choices
-    places = {name: next((one.metavar for one in parser._actions if one.dest in ("place", "source", "path")), None)
+    names = ("place", "places", "source", "path")
+    places = {name: next((one.metavar for one in parser._actions if one.dest in names), None)
               for name, parser in commands.items()}  # fmt: skip
     assert set(places.values()) == {None, "PATH", "PATH|URL"}
     assert {name for name, metavar in places.items() if metavar == "PATH"} == {"check", "export", "restore"}

@@ -77,12 +77,15 @@ def test_names_of_redis_commands(script: Path) -> None:
 @pytest.mark.skipif(find_spec("pyspark") is None, reason="pyspark is not installed")
 def test_options_of_pipelines(script: Path) -> None:
     assert completed(script, "rillet", "pipeline", "archive", "--stream-") == ["--stream-pattern"]
+    assert completed(script, "rillet", "pipeline", "lag", "--js") == ["--json"]
+    assert completed(script, "rillet", "pipeline", "archive", "--spark", "") == ["always", "auto", "never"]
 
 
 def test_paths(script: Path, tmp_path: Path) -> None:
     (tmp_path / "events.rillet").mkdir()
     (tmp_path / "elsewhere.rdb").write_bytes(b"")
     assert completed(script, "rillet", "stats", "e", folder=tmp_path) == ["events.rillet"]
+    assert completed(script, "rillet", "inspect", "redis://a", "e", folder=tmp_path) == ["events.rillet"]
     assert completed(script, "rillet", "check", "e", folder=tmp_path) == ["elsewhere.rdb", "events.rillet"]
 
 

@@ -66,7 +66,7 @@ def _run(options: argparse.Namespace) -> None:
         print_json(facts(made, source))
     else:
         print_report(made, source)
-        print(f"{options.target}: {_restorable(made)}")
+        print(f"{made.target}: {_restorable(made)}")
 
 
 def facts(made: Backup, source: str) -> dict[str, Any]:

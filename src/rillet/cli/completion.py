@@ -110,7 +110,11 @@ def _pipelines(parser: argparse.ArgumentParser) -> None:
     for name, line in PIPELINES.items():
         found = names.add_parser(name, help=line, description=line)
         if has_spark:
-            import_module(f"rillet.spark.pipelines.{name.replace('-', '_')}").add_arguments(found)
+            from rillet.spark.pipelines.cli_arguments import common_arguments
+
+            module = import_module(f"rillet.spark.pipelines.{name.replace('-', '_')}")
+            module.add_arguments(found)
+            common_arguments(found, getattr(module, "SMALL_WITHOUT_SPARK", False))
 
 
 def _mark_paths(parser: argparse.ArgumentParser, file: Any, folder: Any) -> None:
@@ -119,7 +123,7 @@ def _mark_paths(parser: argparse.ArgumentParser, file: Any, folder: Any) -> None
         if isinstance(action, argparse._SubParsersAction):
             for one in action.choices.values():
                 _mark_paths(one, file, folder)
-        elif action.dest in ("place", *_FOLDERS):
+        elif action.dest in ("place", "places", *_FOLDERS):
             action.complete = folder  # type: ignore[attr-defined]
         elif action.type is Path or action.dest in ("source", "target"):
             action.complete = file  # type: ignore[attr-defined]

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, is_dataclass
-from typing import Any
 
 from rillet.cli.ends import interrupted
 from rillet.errors import LogCorrupt, NewerFormat, RilletError
+from rillet.store.display.json_line import print_json
 from rillet.types.stream.id import StreamID
 
 FAILED = 2
@@ -54,19 +52,6 @@ def coloured(text: str, style: str) -> str:
 def json_argument(parser: argparse._ActionsContainer, what: str = "the result as one line of JSON") -> None:
     """Add --json."""
     parser.add_argument("--json", action="store_true", help=f"print {what}")
-
-
-def print_json(facts: dict[str, Any]) -> None:
-    """Print a line of JSON; paths are text, and so are bytes, with surrogates for those that are not UTF-8."""
-    print(json.dumps(facts, default=_json), flush=True)
-
-
-def _json(value: object) -> Any:
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "surrogateescape")
-    if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
-    return str(value)
 
 
 def until_interrupted(work: Callable[[], None]) -> None:

@@ -65,7 +65,7 @@ def _run(name: str, words: Sequence[str]) -> int:
     except RilletError as error:
         print(f"rillet: {error}", file=sys.stderr)
         return 2
-    from rillet.spark.pipelines.cli_arguments import PipelineParser, spark_arguments
+    from rillet.spark.pipelines.cli_arguments import PipelineParser, common_arguments
     from rillet.spark.pipelines.cli_common import FAILED, WRONG, error_line
 
     module = import_module(f"rillet.spark.pipelines.{name.replace('-', '_')}")
@@ -77,7 +77,7 @@ def _run(name: str, words: Sequence[str]) -> int:
         allow_abbrev=False,
     )
     module.add_arguments(parser)
-    spark_arguments(parser, getattr(module, "SMALL_WITHOUT_SPARK", False))
+    common_arguments(parser, getattr(module, "SMALL_WITHOUT_SPARK", False))
     try:
         status: int = module.run(parser.read(words, module))
     except (OptionError, JavaMissing) as error:

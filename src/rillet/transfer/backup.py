@@ -265,7 +265,9 @@ def _verified(path: Path, work: Path, bar: Bar) -> CheckReport:
         name = damage.path.relative_to(work) if damage.path.is_relative_to(work) else damage.path
         raise LogCorrupt(str(name), max(damage.offset, 0), f"{damage.what}; no backup was made (--quick makes one "
                          "without loading the data)")  # fmt: skip
-    return report
+    # The copy moves from the work folder to the folder above it.
+    lines = [[line.replace(str(work), str(work.parent)) for line in part] for part in (report.read, report.remarks)]
+    return CheckReport(lines[0], [], lines[1])
 
 
 def _install_rdb(paths: list[Path], target: Path, work: Path, quick: bool, bar: Bar) -> CheckReport | None:

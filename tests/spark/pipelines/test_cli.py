@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib
 import io
+import json
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -223,5 +224,23 @@ def test_commands_print_one_line_each(
     assert shown.endswith("and the stream: 1 entry\n")
     shown = run("replay", "--parquet", folder, "--to", "copy", "--to-url", url)
     assert shown == f"copy: 600 entries replayed, the last as {entry_id(599)}\n"
+    # --json: one line for each result.
+    def lines(*words: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in run(*words, "--json").splitlines()]
+
+    add(range(700, 710))
+    (done,) = lines("archive", folder, *source)
+    assert (done["to"], done["entries"], done["in"]) == (folder, 110, "this process")
+    (row,) = lines("history", folder, *source, "--where", f"id = '{entry_id(650)}'")
+    assert row["id"] == entry_id(650)
+    assert lines("replay", "--parquet", folder, "--to", "again", "--to-url", url)[0]["rows"] == 710
+    judge.client().execute_command("XGROUP", "CREATE", "events", "billing", "0")
+    (group,) = lines("lag", *source)
+    assert (group["stream"], group["group"]) == ("events", "billing")
+    judge.client().execute_command("XADD", "dead", "*", "n", 1, "_stream", "events", "_group", "billing", "_id", "1-1",
+                                   "_deliveries", 5)  # fmt: skip
+    counted_row, letter = lines("dead-letters", "--url", url, "--stream", "dead", "--show", "1")
+    assert (counted_row["stream"], counted_row["entries"], counted_row["deliveries"]) == ("events", 1, 5)
+    assert letter["fields"] == {"n": "1"}
     assert main(["pipeline", "history", str(tmp_path / "none"), *source]) == 1
     assert capsys.readouterr().err.startswith(f"rillet: there is no archive at {tmp_path / 'none'}")

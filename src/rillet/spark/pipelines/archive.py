@@ -25,7 +25,7 @@ import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +44,7 @@ from rillet.spark.pipelines.cli_common import counted
 from rillet.spark.pipelines.tables import Progress, silent
 from rillet.spark.pipelines.task_runner import TaskRunner, struct_of
 from rillet.spark.read.offsets import Offset
+from rillet.store.display.json_line import print_json
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -413,6 +414,9 @@ def run(options: argparse.Namespace) -> int:
             done = compact(runner, options.to, target_bytes=options.file_size, compression=options.compression,
                            keep_replaced=options.keep_replaced,
                            storage_options=dict(options.storage_option))  # fmt: skip
+            if options.json:
+                print_json({"to": options.to, "merged": done.merged, "into": done.into, "in": runner.used})
+                return cli_common.DONE
             merged_files = f"{counted(done.merged, 'small file')} merged into {done.into:,}"
             print(f"{options.to}: {f'{merged_files}, in {runner.used}' if done.merged else 'no small files to merge'}")
             return cli_common.DONE
@@ -426,7 +430,10 @@ def run(options: argparse.Namespace) -> int:
                 storage_options=dict(options.storage_option), merge_schema=options.merge_schema, progress=bar,
                 **cli_arguments.source_options(options),
             )  # fmt: skip
-    print(f"{done.line(options.to)}, in {runner.used}")
+    if options.json:
+        print_json({"to": options.to, **asdict(done), "in": runner.used})
+    else:
+        print(f"{done.line(options.to)}, in {runner.used}")
     return cli_common.DONE
 
 

@@ -20,7 +20,7 @@ import argparse
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,7 @@ from rillet.spark.pipelines.cli_common import counted
 from rillet.spark.pipelines.tables import Progress, silent
 from rillet.spark.pipelines.task_runner import TaskRunner, memory_of, struct_of
 from rillet.spark.state.table import BUCKETS, KEEP_REPLACED, StateCounts, StateTable, read_state
+from rillet.store.display.json_line import print_json
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -399,7 +400,10 @@ def run(options: argparse.Namespace) -> int:
                 compression=options.compression, keep_replaced=options.keep_replaced, keep=options.keep,
                 progress=bar, **given,
             )  # fmt: skip
-    print(f"{done.line()}; in {runner.used}")
+    if options.json:
+        print_json({**asdict(done), "in": runner.used})
+    else:
+        print(f"{done.line()}; in {runner.used}")
     return cli_common.FAILED if done.state.refused else cli_common.DONE
 
 

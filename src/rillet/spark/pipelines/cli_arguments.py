@@ -213,10 +213,14 @@ def target_errors(options: argparse.Namespace, reads_stream: bool = True) -> lis
     return errors
 
 
-def spark_arguments(parser: argparse.ArgumentParser, is_optional: bool = False) -> None:
-    """Declare the arguments that configure the Spark session; is_optional: whether small work runs without Spark."""
+def common_arguments(parser: argparse.ArgumentParser, is_optional: bool = False) -> None:
+    """Declare the arguments of all pipelines: those of the Spark session, and --json.
+
+    is_optional: whether small work runs without Spark.
+    """
     from rillet.spark.pipelines.task_runner import CHOICES
 
+    parser.add_argument("--json", action="store_true", help="print each result as one line of JSON")
     group = parser.add_argument_group("Spark")
     if is_optional:
         group.add_argument("--spark", choices=CHOICES, default="auto",

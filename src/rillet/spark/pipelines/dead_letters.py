@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -38,10 +38,8 @@ from rillet.spark.pipelines.cli_common import DONE, foreign_files, progress_bar,
 from rillet.spark.pipelines.group_info import checked_options, milliseconds, streams_of
 from rillet.spark.pipelines.letter_text import (
     AGES,
-    BY_HAND,
+    HEAD,
     OLDEST,
-    REASONS,
-    TOO_OFTEN,
     entries_text,
     letter_text,
     moment,
@@ -54,7 +52,8 @@ from rillet.spark.pipelines.tables import watched
 from rillet.spark.pipelines.task_runner import TaskRunner
 from rillet.spark.read.metadata import require_streams
 from rillet.spark.read.stream_info import stream_infos
-from rillet.store.consuming.dead_letters import META, OLD_META
+from rillet.store.consuming.dead_letters import BY_HAND, META, OLD_META, REASONS, TOO_OFTEN
+from rillet.store.display.json_line import print_json
 from rillet.store.display.progress import ProgressBar
 from rillet.types.stream.id import StreamID
 
@@ -211,6 +210,8 @@ def run(options: argparse.Namespace) -> int:
     """Print the report on failed entries, requeue them if requested; return the exit status."""
     with runner_of(options, "dead-letters") as runner:
         selected = _here(options, runner) or _in_spark(options, runner.spark)
+        if options.json:
+            return _print_json(options, selected)
         print(report_text(selected.groups))
         for one in selected.shown:
             print(letter_text(*one))
@@ -222,6 +223,18 @@ def run(options: argparse.Namespace) -> int:
             with progress_bar("requeueing", "tasks") as bar:
                 line += f"; {requeued_text(selected.requeue(bar))}"
         print(f"{line}, in {runner.used}")
+    return DONE
+
+
+def _print_json(options: argparse.Namespace, selected: _Selected) -> int:
+    """Print a line for each row of the report, each letter that --show selects, and the result of --requeue."""
+    for row in selected.groups:
+        print_json(dict(zip(HEAD, row, strict=True)))
+    for identifier, reason, fields in selected.shown:
+        print_json({"id": identifier, "reason": reason, "fields": fields})
+    if options.requeue:
+        with progress_bar("requeueing", "tasks") as bar:
+            print_json(asdict(selected.requeue(bar)))
     return DONE
 
 

@@ -12,6 +12,7 @@ from rillet.spark.option_types import whole_number
 from rillet.spark.pipelines import cli_arguments, cli_common
 from rillet.spark.pipelines.cli_common import counted
 from rillet.spark.sessions import history
+from rillet.store.display.json_line import print_json
 
 EPILOG = """examples:
   rillet pipeline history events.archive --url redis://localhost --stream events --where "id_ms >= 1714521600000"
@@ -45,12 +46,22 @@ def run(options: argparse.Namespace) -> int:
         table = history(spark, archive=options.archive, schema=options.schema, **given)
         if options.where is not None:
             table = table.where(options.where)
-        if options.to is None:
+        if options.to is None and options.json:
+            from pyspark.sql import functions as F
+
+            line = F.to_json(F.struct("*"), {"ignoreNullFields": "false"})
+            for row in table.limit(options.limit).select(line).toLocalIterator():
+                print(row[0], flush=True)
+        elif options.to is None:
             table.show(options.limit, truncate=False)
             print(f"{options.archive} and the stream: {counted(table.count(), 'entry', 'entries')}")
         else:
             table.write.parquet(options.to)
-            print(f"{options.to}: {counted(spark.read.parquet(options.to).count(), 'entry', 'entries')}")
+            entries = spark.read.parquet(options.to).count()
+            if options.json:
+                print_json({"to": options.to, "entries": entries})
+            else:
+                print(f"{options.to}: {counted(entries, 'entry', 'entries')}")
     return cli_common.DONE
 
 

@@ -26,6 +26,7 @@ from rillet.spark.pipelines.cli_common import DONE, FAILED, counted, open_sessio
 from rillet.spark.pipelines.group_info import checked_options, or_all_streams, streams_of
 from rillet.spark.pipelines.lag_sampling import MOST_PENDING, Samples, sample, schema, watch
 from rillet.spark.pipelines.tables import in_time, table
+from rillet.store.display.json_line import print_json
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -190,6 +191,10 @@ def run(options: argparse.Namespace) -> int:
             )
     finally:
         signal.signal(signal.SIGINT, before)
+    if options.json:
+        for row in last:
+            print_json(row)
+        return DONE if taken else FAILED
     print(_table(last) if last else "no stream has a group")
     line = counted(taken, "sample") + (f", {missed} failed" if missed else "")
     streams = len({row["stream"] for row in last})
@@ -216,6 +221,10 @@ def _report(options: argparse.Namespace) -> int:
             chart(samples, options.chart)
         except OSError as error:
             raise ConnectorError(f"rillet: {options.chart} cannot be written: {error.strerror}") from None
+    if options.json:
+        for row in rows:
+            print_json(row.asDict())
+        return DONE
     head = ("stream", "group", "samples", "lag", "most", "a minute", "behind", "pending", "most", "age 99 %",
             "deliveries", "stood still")  # fmt: skip
     print(table(head, [

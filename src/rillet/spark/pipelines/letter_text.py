@@ -19,9 +19,6 @@ from rillet.spark.pipelines.tables import table
 if TYPE_CHECKING:
     from rillet.spark.pipelines.requeue import RequeueSummary
 
-REASONS = ("_reason", "_error", "reason", "error", "exception", "error_message")
-"""The fields of a dead letter that say why it is one; the first that exists counts."""
-TOO_OFTEN, BY_HAND = "delivered too often", "moved in the inspector"
 AGES = ((60, "under a minute"), (3600, "under an hour"), (86_400, "under a day"), (7 * 86_400, "under a week"))
 OLDEST = "a week or more"
 LATEST_MS = 253_402_300_799_999  # the latest time that Python's datetime can represent
@@ -73,5 +70,5 @@ def entries_text(total: int, kind: str = "dead") -> str:
     return f"{counted(total, 'entry', 'entries')} {kind}"
 
 
-__all__ = ["AGES", "BY_HAND", "HEAD", "LATEST_MS", "OLDEST", "REASONS", "TOO_OFTEN", "age_of", "entries_text",
-           "letter_text", "moment", "report_text", "requeued_text"]  # fmt: skip
+__all__ = ["AGES", "HEAD", "LATEST_MS", "OLDEST", "age_of", "entries_text", "letter_text", "moment", "report_text",
+           "requeued_text"]  # fmt: skip

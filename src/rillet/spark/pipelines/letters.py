@@ -18,10 +18,10 @@ from rillet.client.pages import reply_pages
 from rillet.client.servers import Servers
 from rillet.spark.options import Options
 from rillet.spark.pipelines.group_info import after, pending_pages, streams_of, xinfo_groups
-from rillet.spark.pipelines.letter_text import BY_HAND, REASONS, TOO_OFTEN, age_of, moment
+from rillet.spark.pipelines.letter_text import age_of, moment
 from rillet.spark.pipelines.requeue import RequeueSummary, as_text, requeue_task
 from rillet.store.arguments.encoding import decode, decode_fields
-from rillet.store.consuming.dead_letters import META, OLD_META, own_fields
+from rillet.store.consuming.dead_letters import META, OLD_META, origin_of, own_fields
 from rillet.types.stream.id import StreamID
 
 PAGE = 1000
@@ -48,22 +48,17 @@ class Letter:
 
 def letter_of(name: str, identifier: StreamID, flat: list[bytes]) -> Letter:
     """Return an entry of a dead-letter stream as a Letter."""
-    own = own_fields(flat)
-    every = decode_fields(flat)
-    count = every.get("_deliveries", "")
-    deliveries = int(count) if count.isdecimal() else None
-    reason = next((every[field] for field in REASONS if field in every), None)
-    if reason is None:
-        reason = TOO_OFTEN if deliveries is not None else BY_HAND if "dead-letter-of" in every else None
+    own, every, origin = own_fields(flat), decode_fields(flat), origin_of(flat)
     meta = {decode(field) for field in (*META, *OLD_META)}
     fields = decode_fields(own) if len(own) < len(flat) else {
         field: value for field, value in every.items() if field not in meta
     }  # fmt: skip
-    return Letter(
-        every.get("_stream", every.get("dead-letter-of")), every.get("_group", every.get("dead-letter-group")),
-        every.get("_consumer"), every.get("_id", every.get("dead-letter-id")), reason, deliveries, identifier.ms, name,
-        str(identifier), fields,
-    )  # fmt: skip
+    return Letter(_text(origin.stream), _text(origin.group), _text(origin.consumer), _text(origin.id),
+                  _text(origin.reason), origin.deliveries, identifier.ms, name, str(identifier), fields)  # fmt: skip
+
+
+def _text(raw: bytes | None) -> str | None:
+    return None if raw is None else decode(raw)
 
 
 def read_letters(servers: Servers, options: Options) -> Iterator[Letter]:

@@ -29,7 +29,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, replace
+from dataclasses import asdict, astuple, replace
 from typing import TYPE_CHECKING
 
 from rillet.client.servers import Servers
@@ -46,6 +46,7 @@ from rillet.spark.pipelines.migrate_stream import copy_stream
 from rillet.spark.pipelines.tables import Progress, in_bytes, silent, table
 from rillet.spark.pipelines.task_runner import TaskRunner, memory_of
 from rillet.spark.server_address import require_store
+from rillet.store.display.json_line import print_json
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -220,7 +221,7 @@ def _migrate(options: argparse.Namespace, runner: TaskRunner, plan: Plan) -> int
     policy = plan.policy
     with progress_bar("copying", "streams") as bar:
         results = copy_all(runner, plan, options.prefix, bar)
-    status = _print_streams(results, runner)
+    status = _print_streams(results, runner, options.json)
     if options.keys is None:
         return status
     here, there = (
@@ -231,11 +232,16 @@ def _migrate(options: argparse.Namespace, runner: TaskRunner, plan: Plan) -> int
                        options.follow, options.follow_for)  # fmt: skip
     with progress_bar("copying", "parts of the keys") as bar:
         parts = copy_keys(runner, of_keys, bar)
-    return max(status, _print_keys(parts, runner))
+    return max(status, _print_keys(parts, runner, options.json))
 
 
-def _print_keys(parts: Sequence[KeysMigrated], runner: TaskRunner) -> int:
+def _print_keys(parts: Sequence[KeysMigrated], runner: TaskRunner, as_json: bool) -> int:
     """Print the report on keys of other types than streams; return the exit status."""
+    equal = all(one.equal for one in parts)
+    if as_json:
+        for one in parts:
+            print_json(asdict(one))
+        return DONE if equal else FAILED
     for one in parts:
         for text in one.differences:
             print(f"DIFFERS {text}")
@@ -243,14 +249,17 @@ def _print_keys(parts: Sequence[KeysMigrated], runner: TaskRunner) -> int:
     digest = 0
     for one in parts:
         digest ^= int(one.target_digest, 16)
-    equal = all(one.equal for one in parts)
     line = "{}: {:,} copied ({:,} rebuilt), {:,} deleted".format(counted(counts[0], "key"), *counts[1:])
     print(f"{line}, digest {digest:032x}, in {runner.used}: {'all equal' if equal else 'not equal'}")
     return DONE if equal else FAILED
 
 
-def _print_streams(results: Sequence[StreamMigrated], runner: TaskRunner) -> int:
+def _print_streams(results: Sequence[StreamMigrated], runner: TaskRunner, as_json: bool) -> int:
     """Print the report on streams; return the exit status."""
+    if as_json:
+        for one in results:
+            print_json(asdict(one))
+        return DONE if all(one.equal for one in results) else FAILED
     if not results:
         print("the source has no matching stream")
         return DONE

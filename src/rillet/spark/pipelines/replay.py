@@ -19,7 +19,7 @@ Cost: the same as the sink's, and a sort in one task if the rows are not in ID o
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,6 +32,7 @@ from rillet.spark.pipelines.cli_common import PipelineError, counted
 from rillet.spark.pipelines.replay_writer import replay_task
 from rillet.spark.pipelines.tables import Progress, by_id, silent, watched
 from rillet.spark.write.commits import record_key
+from rillet.store.display.json_line import print_json
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -213,7 +214,10 @@ def run(options: argparse.Namespace) -> int:
                 frame, options.to, retime=options.retime, speed=options.speed, ordered=ordered, source=source,
                 anew=options.anew, progress=bar, total=None, **cli_arguments.target_options(options),
             )  # fmt: skip
-    print(summary.line(options.to))
+    if options.json:
+        print_json({"to": options.to, **asdict(summary)})
+    else:
+        print(summary.line(options.to))
     return cli_common.DONE
 
 

@@ -30,6 +30,7 @@ from rillet.spark.options import OptionError
 from rillet.spark.pipelines.cli_arguments import local_folder
 from rillet.spark.pipelines.cli_common import DONE, FAILED, counted, open_session, progress_bar
 from rillet.spark.pipelines.tables import in_bytes, table, watched
+from rillet.store.display.json_line import print_json
 from rillet.transfer.rdb_tables import TABLES, rdb_batches, rdb_files, rdb_header, schema_of
 
 if TYPE_CHECKING:
@@ -194,8 +195,11 @@ def run(options: argparse.Namespace) -> int:
         parts = report(keys, separator=options.separator, depth=options.depth, top=options.top)
         collected = watched(spark, bar, lambda: {name: part.collect() for name, part in parts.items()})
         keys.unpersist()
-    _print(collected)
     damaged = [row for row in collected["files"] if row["damage"]]
+    if options.json:
+        print_json({name: [row.asDict() for row in rows] for name, rows in collected.items()})
+        return FAILED if damaged else DONE
+    _print(collected)
     for row in damaged:
         print(f"DAMAGED {row['damage']}")
     total = sum(row["keys"] for row in collected["files"])

@@ -3,8 +3,8 @@
     <the entry's fields>  _stream <key>  _group <name>  _id <ID>  _deliveries <number>  [_error <text>]
 
 The consumers' `messages()` and the inspector write this format. `own_fields` removes what was added, so that an entry
-returns to its stream as it was (`rillet dead-letters --requeue`). The origin is at the end, so a field of
-the entry itself with one of these names stays. It also reads the format of earlier inspectors:
+returns to its stream as it was (`rillet dead-letters --requeue`), and `origin_of` reads it. The origin is at the end,
+so a field of the entry itself with one of these names stays. Both also read the format of earlier inspectors:
 
     <the entry's fields>  dead-letter-of <key>  dead-letter-id <ID>  dead-letter-group <name>
 
@@ -14,10 +14,27 @@ By convention the dead letters of `orders` are in `orders.dead`; the inspector p
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 META = (b"_stream", b"_group", b"_id", b"_deliveries", b"_consumer", b"_reason", b"_error")
 """The fields of a dead letter that are not the entry's; the first one begins them."""
 OLD_META = (b"dead-letter-of", b"dead-letter-id", b"dead-letter-group")
+REASONS = ("_reason", "_error", "reason", "error", "exception", "error_message")
+"""The fields of a dead letter that say why it is one; the first that exists counts."""
+TOO_OFTEN, BY_HAND = "delivered too often", "moved in the inspector"
+_REASONS = tuple(name.encode() for name in REASONS)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a dead letter comes from, and why it is one; None for what it does not say."""
+
+    stream: bytes | None
+    group: bytes | None
+    consumer: bytes | None
+    id: bytes | None
+    reason: bytes | None
+    deliveries: int | None
 
 
 def letter(
@@ -26,6 +43,20 @@ def letter(
     """Return the XADD that writes a dead letter to `target`; flat: the names and values of the entry's fields."""
     return [b"XADD", target, b"*", *flat, b"_stream", stream, b"_group", group, b"_id", id,
             b"_deliveries", b"%d" % deliveries]  # fmt: skip
+
+
+def origin_of(flat: list[bytes]) -> Origin:
+    """Return the origin that an entry of a dead-letter stream names."""
+    every = dict(zip(flat[::2], flat[1::2], strict=True))
+    count = every.get(b"_deliveries", b"")
+    deliveries = int(count) if count.isdigit() else None
+    reason = next((every[field] for field in _REASONS if field in every), None)
+    if reason is None:
+        by_rule = TOO_OFTEN if deliveries is not None else BY_HAND if b"dead-letter-of" in every else None
+        reason = None if by_rule is None else by_rule.encode()
+    return Origin(every.get(b"_stream", every.get(b"dead-letter-of")),
+                  every.get(b"_group", every.get(b"dead-letter-group")), every.get(b"_consumer"),
+                  every.get(b"_id", every.get(b"dead-letter-id")), reason, deliveries)  # fmt: skip
 
 
 def own_fields(flat: list[bytes]) -> list[bytes]:
@@ -39,4 +70,4 @@ def own_fields(flat: list[bytes]) -> list[bytes]:
     return flat
 
 
-__all__ = ["META", "OLD_META", "letter", "own_fields"]
+__all__ = ["BY_HAND", "META", "OLD_META", "REASONS", "TOO_OFTEN", "Origin", "letter", "origin_of", "own_fields"]
