@@ -78,7 +78,7 @@ class Pages:
         self.script("location.hash = arguments[0]", f"/{view}?{urlencode(values)}")
         self.until(lambda: self.script(
             "const one = document.querySelector('nav a[aria-current]');"
-            "return one && one.textContent.toLowerCase() === arguments[0]"
+            "return one && one.getAttribute('href').split('?')[0] === '#/' + arguments[0]"
             " && document.querySelector('main .grid, main .loading') !== null", view))  # fmt: skip
 
     def text(self, selector: str = "main") -> str:

@@ -8,16 +8,20 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import rillet
+from rillet.inspector import actions
 from rillet.inspector import export as exporting
 from rillet.inspector.filters import parse_filters
 from rillet.inspector.layout.payload import read_payload
 from rillet.inspector.openapi import describe
+from rillet.inspector.security import HEADER
+from rillet.inspector.serving import running
 from tests.inspector.conftest import Client, Open, fill, inspecting
 from tests.judge import redis_binary, running_redis
 from tests.package.test_modes import ROOT
@@ -345,16 +349,10 @@ def test_errors_are_json(client: Client) -> None:
 
 
 def test_every_route_is_described() -> None:
-    from rillet.inspector.app import Api
-
-    class Nowhere:
-        budget = None
+    from rillet.inspector.app import routes as routes_of
 
     described = {(path, method.upper()) for path, one in describe()["paths"].items() for method in one}
-    routes = {
-        (route.path, method) for route in Api(Nowhere()).routes()  # type: ignore[arg-type]
-        for method in (route.methods or ()) if method != "HEAD"
-    }  # fmt: skip
+    routes = {(route.path, method) for route in routes_of([]) for method in (route.methods or ()) if method != "HEAD"}
     assert routes == described
 
 
@@ -497,6 +495,182 @@ def reads(client: Client) -> None:
         found = client.get("overview")
         assert found["problem"] == ""
     assert found["keys"]["types"]["stream"]["keys"] == 2
+
+
+# -- dead letters, elements, places -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("server", ["rillet", pytest.param("redis", marks=pytest.mark.skipif(
+    redis_binary() is None, reason="needs redis-server"))])  # fmt: skip
+def test_dead_letters_are_counted_and_requeued(tmp_path: Path, inspect: Open, server: str) -> None:
+    with ExitStack() as stack:
+        if server == "redis":
+            judge = stack.enter_context(running_redis())
+            where = f"redis://127.0.0.1:{judge.port}"
+            store = stack.enter_context(rillet.connect(where))
+        else:
+            store = stack.enter_context(rillet.open(tmp_path / "s.rillet"))
+            where = str(tmp_path / "s.rillet")
+        orders = store.stream("orders")
+        orders.add_many([{"n": n} for n in range(6)])
+
+        def fails(message: rillet.Message) -> None:
+            raise ValueError("no total" if int(message["n"]) % 2 else "no customer")
+
+        orders.group("billing").consumer("w").run(fails, max_deliveries=1, dead_letters="orders.dead",
+                                                  stop_when_empty=True)  # fmt: skip
+        dead = store.stream("orders.dead")
+        dead.add({"n": "alone"})
+        store.stream("plain").add({"_stream": "x", "n": 1})
+        client = inspect(where, write=True)
+        assert [one["name"] for one in client.get("letters/streams")["streams"]] == []  # the last entry is no letter
+        dead.add({"n": "7", "_stream": "orders", "_group": "billing", "_id": "1-1", "_deliveries": "3"})
+        found = client.get("letters/streams")["streams"]
+        assert [(one["name"], one["length"]) for one in found] == [("orders.dead", 8)]
+        assert found[0]["letter"]["stream"] == "orders"
+        counts = client.get("letters/counts", key="orders.dead")
+        assert (counts["examined"], counts["complete"]) == (8, True)
+        rows = {(one["group"], one["reason"]): one["entries"] for one in counts["rows"]}
+        assert rows == {("billing", "ValueError: no total"): 3, ("billing", "ValueError: no customer"): 3,
+                        ("billing", "delivered too often"): 1, (None, None): 1}  # fmt: skip
+        page = client.get("letters", key="orders.dead", group="billing", reason="ValueError: no total")["entries"]
+        assert [one["fields"][0] for one in page] == [["n", str(n), 1, ""] for n in (5, 3, 1)]
+        assert page[0]["letter"]["own"] == 1
+        ids = [one["id"] for one in page]
+        request: dict[str, Any] = {"action": "requeue-letters", "key": "orders.dead"}
+        _, commands = act(client, **request, ids=ids)
+        assert commands == ["MULTI", *(line for id, n in zip(ids, (5, 3, 1), strict=True) for line in (
+            f"XADD orders * n {n}", f"XDEL orders.dead {id}")), "EXEC"]  # fmt: skip
+        assert (len(orders), len(dead)) == (9, 5)
+        assert [entry["n"] for entry in list(orders)[-3:]] == ["5", "3", "1"]
+        assert "no longer exist" in client.post("preview", 400, **request, ids=ids)["error"]
+        alone = client.get("letters", key="orders.dead")["entries"][1]["id"]
+        assert "do not name the stream" in client.post("preview", 400, **request, ids=[alone])["error"]
+        act(client, **request, ids=[alone], target="elsewhere")
+        assert store.stream("elsewhere").last().fields == {"n": "alone"}  # type: ignore[union-attr]
+        store.execute("SET", "text", "x")
+        left = [one["id"] for one in client.get("letters", key="orders.dead")["entries"]]
+        for wrong in ("text", "orders.dead"):
+            client.post("preview", 400, **request, ids=left, target=wrong)
+        act(client, action="delete", key="orders.dead", ids=left)
+        assert (len(orders), len(dead)) == (9, 0)
+
+
+def test_a_letter_that_was_requeued_meanwhile_is_not_added_twice(
+    store: rillet.Store, inspect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = inspect(store.path, write=True)
+    dead, orders = store.stream("orders.dead"), store.stream("orders")
+    id = str(dead.add({"n": "7", "_stream": "orders", "_group": "g", "_id": "1-1", "_deliveries": "3"}))
+    request: dict[str, Any] = {"action": "requeue-letters", "key": "orders.dead", "ids": [id]}
+    shown = client.post("preview", **request)
+    before, planned = len(orders), actions.plan
+    plans = []
+
+    def slow(*arguments: Any) -> Any:
+        plans.append(planned(*arguments))
+        if len(plans) == 2:  # the plan of the transaction: another operator is faster
+            dead.delete(id)
+        return plans[-1]
+
+    monkeypatch.setattr(actions, "plan", slow)
+    assert "no longer exist" in client.post("act", 400, **request, confirm=shown["confirm"])["error"]
+    assert len(orders) == before
+    assert len(plans) == 2
+
+
+def test_streams_groups_and_keys_are_changed(store: rillet.Store, inspect: Open) -> None:
+    client = inspect(store.path, write=True)
+    _, commands = act(client, action="add", key="fresh", fields="name=ada\n\nnote=a=b c\\x00\n")
+    assert commands == ['XADD fresh * name ada note "a=b c\\x00"']
+    fresh = store.stream("fresh")
+    assert fresh.last().fields == {"name": "ada", "note": "a=b c\0"}  # type: ignore[union-attr]
+    for fields in ("", "name", "=x"):
+        client.post("preview", 400, action="add", key="fresh", fields=fields)
+    act(client, action="create-group", key="fresh", group="g", id="0")
+    assert [one.name for one in fresh.groups()] == ["g"]
+    client.post("preview", 400, action="create-group", key="fresh", group="", id="0")
+    second = fresh.add({"n": 2})
+    act(client, action="trim", key="fresh", id=str(second))
+    assert [entry.id for entry in fresh] == [second]
+    act(client, action="delete", key="fresh", ids=[str(second)])
+    assert len(fresh) == 0
+    act(client, action="delete-key", key="fresh")
+    assert not fresh.exists()
+
+
+def test_the_elements_of_each_type(client: Client) -> None:
+    def rows(key: str, **query: Any) -> list[list[Any]]:
+        found, start = [], ""
+        while start is not None:
+            page = client.get("value", key=key, start=start, **query)
+            found += [[cell if isinstance(cell, str) else cell[0] for cell in row] for row in page["rows"]]
+            start = page["next"]
+        return found
+
+    assert sorted(rows("hash")) == [["7", "x"], ["name", "ada"]]
+    assert sorted(rows("big", count=50)) == sorted([f"field{n}", str(n)] for n in range(600))
+    assert sorted(rows("big", match="*99")) == sorted([f"field{n}", str(n)] for n in range(99, 600, 100))
+    assert sorted(rows("numbers")) == [["-1"], ["5"], ["70000"]]
+    assert rows("scores") == [["0", "a", "1.5"], ["1", "b", "2"]]
+    assert rows("ranks", count=70) == [[str(n), f"member{n}", str(n)] for n in range(300)]
+    assert rows("ranks", reverse=1)[0] == ["0", "member299", "299"]
+    assert rows("ranks", match="*er7") == [["member7", "7"]]
+    assert rows("list", count=30) == [[str(n), str(n)] for n in range(40)]
+    text = client.get("value", key="text")
+    assert (text["text"]["text"], text["length"], text["rows"]) == ("hello", 5, [])
+    assert client.get("value", key="orders")["length"] == 248
+    facts = client.get("value", key="scores")
+    assert (facts["type"], facts["length"], facts["ttl"], facts["matches"]) == ("zset", 2, None, True)
+    assert "no such key" in client.get("value", 400, key="nothing")["error"]
+    assert client.get("element", key="hash", at="name")["text"] == "ada"
+    assert client.get("element", key="list", at="3")["text"] == "3"
+    assert client.get("element", key="words", at="a")["hex"] == "61"
+    assert client.get("element", key="scores", at="b")["text"] == "b"
+    for key, at in (("hash", "x"), ("list", "99"), ("words", "x"), ("scores", "x"), ("text", "x")):
+        client.get("element", 404, key=key, at=at)
+
+
+def test_times_and_large_elements(store: rillet.Store, inspect: Open) -> None:
+    client = inspect(store.path)
+    store.execute("PEXPIRE", "scores", 500_000)
+    assert 0 < client.get("value", key="scores")["ttl"] <= 500_000
+    store.execute("HPEXPIRE", "hash", 500_000, "FIELDS", 1, "name")
+    page = client.get("value", key="hash")
+    assert page["columns"] == ["Field", "Value", "Expires in (ms)"]
+    left = {row[0][0]: row[2] for row in page["rows"]}
+    assert left["7"] == ""
+    assert 0 < int(left["name"]) <= 500_000
+    for n in range(40):
+        store.execute("RPUSH", "wide", json.dumps({"n": n, "text": "x" * 1_000_000}))
+    page = client.get("value", key="wide")
+    assert 1 <= len(page["rows"]) < 10  # a page has a few MiB at most
+    assert page["rows"][0][1][1:] == [1_000_020, "cj"]
+    found = client.get("element", key="wide", at="1")
+    assert (found["bytes"], found["cut"], len(found["text"])) == (1_000_020, True, 65_536)
+
+
+def test_several_places_in_one_page(tmp_path: Path) -> None:
+    paths = [tmp_path / "a.rillet", tmp_path / "b.rillet"]
+    for number, path in enumerate(paths):
+        with rillet.open(path) as store:
+            store.stream(f"s{number}").add({"n": number})
+    with running(*map(str, paths), write=True) as inspector:
+        client = Client(inspector)
+        assert client.get("place")["places"] == [str(path) for path in paths]
+        assert client.get("place", place=1)["name"] == str(paths[1])
+        for number in range(2):
+            assert client.get("streams", place=number)["streams"] == [f"s{number}"]
+            assert [one["name"] for one in client.get("overview", place=number)["streams"]] == [f"s{number}"]
+        assert "counted from 0" in client.get("streams", 400, place=2)["error"]
+        client.get("streams", 400, place="x")
+        request = {"action": "delete-key", "key": "s1"}
+        answer = client.http.post("/api/preview?place=1", json=request, headers={HEADER: "1"}).json()
+        body = {**request, "confirm": answer["confirm"]}
+        assert client.http.post("/api/act?place=1", json=body, headers={HEADER: "1"}).status_code == 200
+        assert client.get("streams", place=1)["streams"] == []
+        assert client.get("streams", place=0)["streams"] == ["s0"]
+        client.http.close()
 
 
 @pytest.mark.skipif(redis_binary() is None, reason="needs redis-server")

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import rillet
 from rillet.errors import Corrupt
+from rillet.inspector.json_tree import json_tree
 from rillet.inspector.layout import intset, listpack, stream_node, tree
 from rillet.inspector.layout.append_steps import append_steps
 from rillet.inspector.layout.intset import lay_out_intset
@@ -258,6 +259,19 @@ def test_text_is_printable_and_reversible(raw: bytes) -> None:
 def test_text_of_any_character_is_reversible(text: str) -> None:
     raw = text.encode("utf-8", "surrogatepass")
     assert from_text(to_text(raw)) == raw
+
+
+def test_values_in_messagepack_are_trees() -> None:
+    msgpack = pytest.importorskip("msgspec.msgpack")
+    value = {"n": 12345678901234567890, 7: [1.5, None, True, b"\xff"], "text": "a\u202e"}
+    assert json_tree(msgpack.encode(value)) == [
+        "object", [["n", ["number", "12345678901234567890"]],
+                   ["7", ["array", [["number", "1.5"], ["constant", "null"], ["constant", "true"],
+                                    ["string", "\\xff"]]]],
+                   ["text", ["string", "a\\u202e"]]]]  # fmt: skip
+    assert json_tree(msgpack.encode(["x" * 300_000])) is None
+    for raw in (b"", b"\x81", b"\x81\xa1", b"plain", "\u0700 text".encode(), b"\xc1", msgpack.encode([1]) + b"x"):
+        assert json_tree(raw) is None, raw
 
 
 def test_texts() -> None:

@@ -15,7 +15,7 @@
     rillet tail PATH|URL STREAM ...                print entries, and new ones as they are added
     rillet exec PATH|URL COMMAND ...               run a command, also on a directory without a server
     rillet cli PATH|URL                            a prompt for commands, with history and completion
-    rillet inspect PATH|URL [--write]              a local web page: streams, groups, pending entries, bytes, keys
+    rillet inspect PATH|URL ... [--write]          a local web page: streams, groups, dead letters, bytes, keys
     rillet top PATH|URL                            streams, groups and lag in the terminal, live
     rillet report PATH|URL -o report.html          the streams of a place as one self-contained page
     rillet completion bash|zsh|fish|tcsh           print a script for the completion of commands in a shell
@@ -56,7 +56,7 @@ SUBCOMMANDS = {
     "tail": "print the last entries of streams, and new ones as they are added",
     "exec": "run a command and print its reply: rillet exec PATH|URL XADD orders '*' customer 42",
     "cli": "a prompt for commands, with history and completion: rillet cli PATH|URL",
-    "inspect": "serve a local web page that shows streams, groups, pending entries and bytes: rillet inspect PATH|URL",
+    "inspect": "serve a local web page that shows streams, groups, keys and bytes: rillet inspect PATH|URL ...",
     "top": "show streams, groups and lag in the terminal, live: rillet top PATH|URL",
     "report": "write the streams of a place as one self-contained page: rillet report PATH|URL -o report.html",
     "completion": "print a script that completes commands and options in bash, zsh, fish or tcsh",

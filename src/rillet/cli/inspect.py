@@ -1,8 +1,9 @@
-"""`rillet inspect PATH|URL`: a local web page that shows streams, groups, pending entries, bytes and keys.
+"""`rillet inspect PATH|URL ...`: a local web page that shows streams, groups, pending entries, bytes and keys.
 
     rillet inspect events.rillet                    a directory: read-only, or attached to the process that owns it
     rillet inspect redis://user:password@host       a server: rillet, Redis, Valkey; rediss:// for TLS
     rillet inspect redis+cluster://host:7000        a cluster
+    rillet inspect events.rillet redis://host       several places in one page
     rillet inspect events.rillet --write            with actions: each one shows its commands first
 
 The page is at http://127.0.0.1:PORT/?token=...: the token lets in who has the url. It listens on loopback only, unless
@@ -22,7 +23,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rillet.cli.output import guarded, until_interrupted
-from rillet.cli.places import db_argument
+from rillet.cli.places import PLACE, db_argument
 from rillet.errors import StoreError
 from rillet.extras import require
 
@@ -38,8 +39,8 @@ PARENT = "RILLET_INSPECT_PARENT"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("place", nargs="?", metavar="PATH|URL",
-                        help=f"the directory of a store, or the url of a server (default: ${URL})")  # fmt: skip
+    parser.add_argument("places", nargs="*", metavar=PLACE,
+                        help=f"directories of stores, and urls of servers (default: ${URL})")  # fmt: skip
     db_argument(parser)
     parser.add_argument("--port", type=int, default=None, metavar="N",
                         help=f"the port of the page (default {PORT}, or a free one if it is in use)")  # fmt: skip
@@ -61,26 +62,25 @@ def run(options: argparse.Namespace) -> int:
 
 def _serve(options: argparse.Namespace) -> None:
     require("inspect", "this command")
-    from rillet.inspector.place import DUMP_LIMIT, InspectedPlace
-    from rillet.inspector.serving import LOOPBACK, Certificate, Inspector
+    from rillet.inspector.place import DUMP_LIMIT
+    from rillet.inspector.serving import LOOPBACK, Certificate, Inspector, inspected
 
     if options.tls_key_file and not options.tls_cert_file:
         raise StoreError("--tls-key-file needs --tls-cert-file")
     certificate = None
     if options.tls_cert_file:
         certificate = Certificate(options.tls_cert_file, options.tls_key_file, os.environ.get(KEY_PASS) or None)
-    where = options.place or os.environ.get(URL)
+    where = options.places or list(filter(None, [os.environ.get(URL)]))
     if not where:
         raise StoreError("pass the directory of a store, or the url of a server")
-    place = InspectedPlace(where, write=options.write, dump_limit=options.dump_limit or DUMP_LIMIT,
-                           db=options.db)  # fmt: skip
-    try:
+    with inspected(where, write=options.write, dump_limit=options.dump_limit or DUMP_LIMIT, db=options.db) as places:
         token = os.environ.get(TOKEN) or None
-        inspector = _inspector(options, lambda port: Inspector(place, host=options.host, port=port, token=token,
+        inspector = _inspector(options, lambda port: Inspector(places, host=options.host, port=port, token=token,
                                                                names=options.allow_host,
                                                                certificate=certificate))  # fmt: skip
-        print(f"rillet: inspecting {place.name} ({place.server}, {place.kind})"
-              f"{', writes allowed' if place.write else ', read-only'}")  # fmt: skip
+        for place in places:
+            print(f"rillet: inspecting {place.name} ({place.server}, {place.kind})"
+                  f"{', writes allowed' if place.write else ', read-only'}")  # fmt: skip
         print(f"rillet: open {inspector.url}", flush=True)
         if options.host not in LOOPBACK and not inspector.secure:
             print("rillet: the page is reachable from other machines, without TLS: use --tls-cert-file",
@@ -92,8 +92,6 @@ def _serve(options: argparse.Namespace) -> None:
         if os.environ.get(PARENT):
             threading.Thread(target=_end_with_parent, args=(inspector,), daemon=True).start()
         inspector.run()
-    finally:
-        place.close()
 
 
 def _end_with_parent(inspector: Inspector) -> None:

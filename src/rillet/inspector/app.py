@@ -4,7 +4,8 @@ Every view of the page is a JSON request that curl can send, too (openapi.py des
 
     curl -H "Authorization: Bearer $TOKEN" 'http://127.0.0.1:8321/api/groups?key=orders'
 
-Names of keys, groups and consumers are in the notation of rillet.inspector.text. A request runs in one of the place's
+Names of keys, groups and consumers are in the notation of rillet.inspector.text. If the inspector shows several places,
+the parameter `place` is the number of one of them; by default it is the first, 0. A request runs in one of the place's
 threads. Errors are JSON: {"error": "..."}, with status 400 (the request), 403 (not allowed), 404 (no such entry),
 409 (the data changed since the preview), 413 (over the limit of DUMP), 502 (the server cannot be reached).
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from importlib.resources import files
 from typing import Any, cast
 
@@ -25,7 +26,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from rillet.errors import CommandError, Corrupt, RilletError
-from rillet.inspector import actions, blocks, console, groups, search, streams
+from rillet.inspector import actions, blocks, console, groups, letters, search, streams, values
 from rillet.inspector.export import FORMATS, export
 from rillet.inspector.feed import FEEDS, Feeds, Tail
 from rillet.inspector.filters import parse_filters
@@ -46,35 +47,20 @@ _REFUSALS: tuple[tuple[type[Exception], int], ...] = (
 
 
 class Api:
-    """The handlers of the API over a place."""
+    """The handlers of the API over one of the places of an inspector."""
 
-    def __init__(self, place: InspectedPlace) -> None:
+    def __init__(self, place: InspectedPlace, names: Sequence[str] = ()) -> None:
         self.place = place
+        self.names = list(names)  # of all places
         self.sampler = Sampler(place)
         self.feeds = Feeds(place, self.sampler)
         self._commands: list[dict[str, Any]] | None = None
-
-    def routes(self) -> list[Route]:
-        """Return the routes of the API."""
-        reads = {
-            "place": self.about, "overview": self.overview, "streams": self.streams, "stream": self.stream,
-            "entries": self.entries, "entry": self.entry, "timeline": self.timeline, "rank": self.rank,
-            "groups": self.groups, "pending": self.pending, "bytes": self.bytes, "append": self.append,
-            "commands": self.commands,
-            "feed": self.feed, "export": self.export, "search/keys": self.search_keys,
-            "search/entries": self.search_entries, "openapi.json": self.openapi,
-        }  # fmt: skip
-        acts = {"console": self.console, "preview": self.preview, "act": self.act}
-        return [
-            *(Route(f"/api/{name}", _guarded(handler), methods=["GET"]) for name, handler in reads.items()),
-            *(Route(f"/api/{name}", _guarded(handler), methods=["POST"]) for name, handler in acts.items()),
-        ]
 
     # -- reads ----------------------------------------------------------------------------------------
 
     async def about(self, request: Request) -> Response:
         """The place, and the limits."""
-        return _json({**self.place.info(), "budget": self.place.budget.stats()})
+        return _json({**self.place.info(), "budget": self.place.budget.stats(), "places": self.names})
 
     async def overview(self, request: Request) -> Response:
         """Keys by type and size, memory, slow log, clients, streams."""
@@ -139,6 +125,41 @@ class Api:
         start = _position(request, "start", "-")
         return _json(await self.place.ask(lambda store: groups.pending_page(
             store, key, group, consumer=consumer, idle=idle, start=start, count=count)))  # fmt: skip
+
+    async def letter_streams(self, request: Request) -> Response:
+        """The streams of dead letters."""
+        with self.sampler.watch():
+            if not self.sampler.has_streams():
+                await _in_thread(lambda: self.sampler.wait_for_streams(5.0))
+            known = self.sampler.snapshot()
+        names = [from_text(one["name"]) for one in known["streams"]]
+        found = await self.place.ask(lambda store: letters.letter_streams(store, names))
+        return _json({"streams": found, "complete": known["find"]["complete"]})
+
+    async def letter_counts(self, request: Request) -> Response:
+        """The dead letters of a stream by origin and reason."""
+        key = _text(request, "key")
+        return _json(await self.place.ask(lambda store: letters.letter_counts(store, key)))
+
+    async def letters(self, request: Request) -> Response:
+        """A page of dead letters of an origin, for a reason; the newest first."""
+        key, end, count = _text(request, "key"), _position(request, "end", "+"), _number(request, "count", streams.PAGE)
+        chosen = [letters.LetterFilter(*(_optional(request, name) for name in ("stream", "group", "reason")))]
+        return _json(await self.place.ask(lambda store: streams.entries_page(
+            store, key, start="-", end=end, count=count, reverse=True, filters=chosen)))  # fmt: skip
+
+    async def value(self, request: Request) -> Response:
+        """A page of the elements of a hash, a set, a sorted set or a list, or a string."""
+        key, match = _text(request, "key"), _text(request, "match", "")
+        start, count = request.query_params.get("start", ""), _number(request, "count", values.PAGE)
+        reverse = request.query_params.get("reverse", "") in ("1", "true")
+        return _json(await self.place.ask(lambda store: values.value_page(
+            store, key, start=start, count=count, match=match, reverse=reverse)))  # fmt: skip
+
+    async def element(self, request: Request) -> Response:
+        """One element of a key with its bytes and JSON tree."""
+        key, at = _text(request, "key"), _text(request, "at")
+        return _json(await self.place.ask(lambda store: values.element(store, key, at)))
 
     async def bytes(self, request: Request) -> Response:
         """The blocks of a key, one as spans, and the rax of a stream."""
@@ -231,31 +252,51 @@ class Api:
         return _json(await self.place.ask(lambda store: actions.perform(self.place, store, body)))
 
 
-def make_app(api: Api, token: str, names: Iterable[str], port: int) -> Any:
+Handler = Callable[[Api, Request], Awaitable[Response]]
+_READS: dict[str, Handler] = {
+    "place": Api.about, "overview": Api.overview, "streams": Api.streams, "stream": Api.stream,
+    "entries": Api.entries, "entry": Api.entry, "timeline": Api.timeline, "rank": Api.rank,
+    "groups": Api.groups, "pending": Api.pending, "letters": Api.letters, "letters/streams": Api.letter_streams,
+    "letters/counts": Api.letter_counts, "value": Api.value, "element": Api.element, "bytes": Api.bytes,
+    "append": Api.append, "commands": Api.commands, "feed": Api.feed, "export": Api.export,
+    "search/keys": Api.search_keys, "search/entries": Api.search_entries, "openapi.json": Api.openapi,
+}  # fmt: skip
+_ACTS: dict[str, Handler] = {"console": Api.console, "preview": Api.preview, "act": Api.act}
+
+
+def routes(apis: Sequence[Api]) -> list[Route]:
+    """Return the routes of the API over places."""
+    return [
+        *(Route(f"/api/{name}", _guarded(apis, handler), methods=["GET"]) for name, handler in _READS.items()),
+        *(Route(f"/api/{name}", _guarded(apis, handler), methods=["POST"]) for name, handler in _ACTS.items()),
+    ]
+
+
+def make_app(apis: Sequence[Api], token: str, names: Iterable[str], port: int) -> Any:
     """Return the application behind its guard; `names` are the hosts under which it is reached."""
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         yield
-        api.feeds.closing.set()
-        await _in_thread(api.sampler.close)
+        for api in apis:
+            api.feeds.closing.set()
+        for api in apis:
+            await _in_thread(api.sampler.close)
 
     async def index(request: Request) -> Response:
         return FileResponse(str(STATIC / "index.html"), headers={"cache-control": "no-cache"})
 
     app = Starlette(
-        routes=[Route("/", index), *api.routes(), Mount("/static", StaticFiles(directory=str(STATIC)))],
+        routes=[Route("/", index), *routes(apis), Mount("/static", StaticFiles(directory=str(STATIC)))],
         lifespan=lifespan,
     )
-    app.state.api = api
     return RequestGuard(cast("Any", app), token, names, port)
 
 
-def _guarded(handler: Callable[[Request], Any]) -> Callable[[Request], Any]:
+def _guarded(apis: Sequence[Api], handler: Handler) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         try:
-            found: Response = await handler(request)
-            return found
+            return await handler(_chosen(apis, request), request)
         except Exception as error:
             for kind, status in _REFUSALS:
                 if isinstance(error, kind):
@@ -264,6 +305,14 @@ def _guarded(handler: Callable[[Request], Any]) -> Callable[[Request], Any]:
 
     answer.__doc__ = handler.__doc__
     return answer
+
+
+def _chosen(apis: Sequence[Api], request: Request) -> Api:
+    """Return the API over the place of a request."""
+    number = _number(request, "place", 0)
+    if not 0 <= number < len(apis):
+        raise ValueError(f"place={number}: this inspector shows {len(apis)}, counted from 0")
+    return apis[number]
 
 
 def _message(error: Exception) -> str:
@@ -323,4 +372,4 @@ def _position(request: Request, name: str, default: str) -> str:
     return value
 
 
-__all__ = ["STATIC", "Api", "make_app"]
+__all__ = ["STATIC", "Api", "make_app", "routes"]

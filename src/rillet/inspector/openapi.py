@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import rillet
+from rillet.inspector.actions import ACTIONS
 
 _KEY = ("key", "string", True, "the key, in printable notation: a\\xff for bytes that are not text")
 _START = ("start", "string", False, "first position: -, an ID, (ID to exclude it, or milliseconds; default -")
 _END = ("end", "string", False, "last position; default +")
 _WHERE = ("where", "array", False,
           "filters that must all match, also separated by commas: carrier=UA, delay>=30, text~error, or a word")
+_PLACE = ("place", "integer", False, "the number of a place, if the inspector shows several; default 0")
 _GROUP = ("group", "string", True, "the consumer group")
 Parameter = tuple[str, str, bool, str]
 _READS: tuple[tuple[str, str, str, tuple[Parameter, ...]], ...] = (
@@ -33,6 +35,19 @@ _READS: tuple[tuple[str, str, str, tuple[Parameter, ...]], ...] = (
         _KEY, _GROUP, _START, ("consumer", "string", False, "only its entries; the name may be empty"),
         ("idle", "integer", False, "only entries delivered so many milliseconds ago"),
         ("count", "integer", False, "the most entries; default 50"))),
+    ("letters", "A page of dead letters, the newest first", "object", (
+        _KEY, _END, ("count", "integer", False, "the most letters; default 100"),
+        ("stream", "string", False, "only letters of this stream"), ("group", "string", False, "only of this group"),
+        ("reason", "string", False, "only with this reason"))),
+    ("letters/streams", "The streams whose last entry is a dead letter", "object", ()),
+    ("letters/counts", "The dead letters of a stream by origin and reason", "object", (_KEY,)),
+    ("value", "A page of the elements of a hash, a set, a sorted set or a list, or a string", "object", (
+        _KEY, ("start", "string", False, "`next` of the page before"),
+        ("count", "integer", False, "the most elements; default 100"),
+        ("match", "string", False, "a glob on fields and members"),
+        ("reverse", "boolean", False, "the highest scores of a sorted set first"))),
+    ("element", "One element with its bytes and JSON tree", "object", (
+        _KEY, ("at", "string", True, "a field, an index or a member"))),
     ("bytes", "The blocks of a key, one as annotated spans, and the rax of a stream", "object", (
         _KEY, ("at", "string", False, "for a stream: the ID from which nodes are returned"),
         ("block", "integer", False, "the number of the block that is drawn"))),
@@ -59,11 +74,14 @@ _ACTS: tuple[tuple[str, str, tuple[Parameter, ...]], ...] = (
         ("confirm", "string", True, "`confirm` of the preview"),)),
 )  # fmt: skip
 _ACTION: tuple[Parameter, ...] = (
-    ("action", "string", True, "claim, ack, nack, dead-letter, requeue, move, delete-consumer or delete-group"),
-    ("key", "string", True, "the stream"), ("group", "string", True, "the group"),
+    ("action", "string", True, ", ".join(ACTIONS)),
+    ("key", "string", True, "the stream, or the key"), ("group", "string", False, "the group"),
     ("ids", "array", False, "the entries"), ("consumer", "string", False, "for claim and delete-consumer"),
-    ("min_idle", "integer", False, "for claim"), ("target", "string", False, "for dead-letter: the other stream"),
-    ("mode", "string", False, "for nack: FAIL, FATAL or SILENT"), ("id", "string", False, "for move"),
+    ("min_idle", "integer", False, "for claim"),
+    ("target", "string", False, "for dead-letter and requeue-letters: the other stream"),
+    ("mode", "string", False, "for nack: FAIL, FATAL or SILENT"),
+    ("id", "string", False, "for move, create-group and trim"),
+    ("fields", "string", False, "for add: a line name=value for each field"),
 )  # fmt: skip
 _MEDIA = {
     "object": "application/json", "lines": "application/x-ndjson", "events": "text/event-stream",
@@ -79,7 +97,7 @@ def describe() -> dict[str, Any]:
             "summary": summary, "operationId": name.replace("/", "_").replace(".", "_"),
             "parameters": [
                 {"name": one, "in": "query", "required": required, "description": text, "schema": _schema(type)}
-                for one, type, required, text in parameters
+                for one, type, required, text in (*parameters, _PLACE)
             ],
             "responses": _responses(_MEDIA[kind]),
         }}  # fmt: skip
@@ -87,7 +105,9 @@ def describe() -> dict[str, Any]:
         body = (*_ACTION, *parameters) if name != "console" else parameters
         paths[f"/api/{name}"] = {"post": {
             "summary": summary, "operationId": name,
-            "parameters": [{"name": "X-Rillet-Inspector", "in": "header", "required": True,
+            "parameters": [{"name": "place", "in": "query", "required": False, "description": _PLACE[3],
+                            "schema": {"type": "integer"}},
+                           {"name": "X-Rillet-Inspector", "in": "header", "required": True,
                             "schema": {"type": "string"}, "description": "any value"}],
             "requestBody": {"required": True, "content": {"application/json": {"schema": {
                 "type": "object", "required": [one for one, _, required, _ in body if required],

@@ -28,21 +28,23 @@ class Certificate(NamedTuple):
 
 
 class Inspector:
-    """A page over a place, which listens on one address until it is closed; with a certificate, over TLS."""
+    """A page over places, which listens on one address until it is closed; with a certificate, over TLS."""
 
-    def __init__(self, place: InspectedPlace, *, host: str = "127.0.0.1", port: int = 0, token: str | None = None,
-                 names: Sequence[str] = (), certificate: Certificate | None = None) -> None:  # fmt: skip
+    def __init__(self, places: InspectedPlace | Sequence[InspectedPlace], *, host: str = "127.0.0.1", port: int = 0,
+                 token: str | None = None, names: Sequence[str] = (),
+                 certificate: Certificate | None = None) -> None:  # fmt: skip
         import uvicorn
 
-        self.place = place
+        self.places = [places] if isinstance(places, InspectedPlace) else list(places)
         self.token = token or new_token()
         self.socket = _listener(host, port)
         self.port: int = self.socket.getsockname()[1]
         self.host = host
         self.secure = certificate is not None
         known = {host, *names, *(LOOPBACK if host in (*LOOPBACK, "0.0.0.0", "::") else ())}
-        self.api = Api(place)
-        app = make_app(self.api, self.token, sorted(known), self.port)
+        shown = [place.name for place in self.places]
+        self.apis = [Api(place, shown) for place in self.places]
+        app = make_app(self.apis, self.token, sorted(known), self.port)
         config = uvicorn.Config(app, log_level="warning", lifespan="on", timeout_graceful_shutdown=_STOP_SECONDS,
                                 server_header=False, access_log=False, ws="none",
                                 **_tls_options(certificate))  # fmt: skip
@@ -53,16 +55,27 @@ class Inspector:
             assert certificate is not None
             problem = getattr(error, "strerror", None) or error
             raise StoreError(f"{certificate.file} cannot be used as the certificate of the page: {problem}") from error
-        feeds = self.api.feeds
+        feeds = [api.feeds for api in self.apis]
 
         class FeedServer(uvicorn.Server):
             """Ends the event streams of open pages first: they would never end by themselves."""
 
             async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-                feeds.closing.set()
+                for feed in feeds:
+                    feed.closing.set()
                 await super().shutdown(sockets)
 
         self._server = FeedServer(config)
+
+    @property
+    def place(self) -> InspectedPlace:
+        """The first place."""
+        return self.places[0]
+
+    @property
+    def api(self) -> Api:
+        """The API over the first place."""
+        return self.apis[0]
 
     @property
     def base(self) -> str:
@@ -115,11 +128,10 @@ def _listener(host: str, port: int) -> socket.socket:
 
 
 @contextlib.contextmanager
-def running(where: str, *, write: bool = False, dump_limit: int = DUMP_LIMIT, **options: Any) -> Iterator[Inspector]:
-    """Serve an inspector over a place in another thread, for notebooks and tests."""
-    place = InspectedPlace(where, write=write, dump_limit=dump_limit)
-    try:
-        inspector = Inspector(place, **options)
+def running(*where: str, write: bool = False, dump_limit: int = DUMP_LIMIT, **options: Any) -> Iterator[Inspector]:
+    """Serve an inspector over places in another thread, for notebooks and tests."""
+    with inspected(where, write=write, dump_limit=dump_limit) as places:
+        inspector = Inspector(places, **options)
         thread = inspector.run_in_thread()
         try:
             yield inspector
@@ -127,8 +139,17 @@ def running(where: str, *, write: bool = False, dump_limit: int = DUMP_LIMIT, **
             inspector.stop()
             thread.join(timeout=30)
             inspector.socket.close()
-    finally:
-        place.close()
 
 
-__all__ = ["LOOPBACK", "Certificate", "Inspector", "running"]
+@contextlib.contextmanager
+def inspected(where: Sequence[str], **options: Any) -> Iterator[list[InspectedPlace]]:
+    """Open places, and close them at the end; options: those of InspectedPlace."""
+    with contextlib.ExitStack() as stack:
+        places = []
+        for one in where:
+            places.append(InspectedPlace(one, **options))
+            stack.callback(places[-1].close)
+        yield places
+
+
+__all__ = ["LOOPBACK", "Certificate", "Inspector", "inspected", "running"]

@@ -7,14 +7,16 @@ is cut; `whole_entry` returns it longer, with its bytes and its JSON tree.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, Protocol
 
 from rillet.errors import CommandError
-from rillet.inspector.filters import FieldFilter, matches
 from rillet.inspector.json_tree import json_tree
 from rillet.inspector.sampling import stream_row
 from rillet.inspector.text import shown, to_text
 from rillet.store.arguments.encoding import parse_id
+from rillet.store.consuming.dead_letters import Origin, origin_of, own_fields
 from rillet.store.display.timeline import Timeline, timeline
 from rillet.store.stats import plain
 from rillet.store.store import Store
@@ -31,10 +33,18 @@ _FIELDS = 200  # fields of an entry in a page
 _WHOLE = 64 << 10  # bytes of a value in `whole_entry`
 
 
+class Filter(Protocol):
+    """A condition on the alternating fields and values of an entry."""
+
+    def matches(self, flat: list[bytes]) -> bool:
+        """Return whether an entry matches."""
+
+
 def entry_json(raw_id: bytes, flat: list[bytes] | None, most: int = _CELL) -> dict[str, Any]:
     """Return an entry for JSON: its ID, its time, and fields as [name, value, size, flags].
 
-    flags: "c" if the text is cut, "j" if the value may be JSON. An entry that was deleted has `fields` None.
+    flags: "c" if the text is cut, "j" if the value may be JSON. An entry that was deleted has `fields` None. A dead
+    letter has `letter`: its origin, and how many of the fields are those of the entry itself.
     """
     id = parse_id(raw_id)
     found: dict[str, Any] = {"id": str(id), "ms": id.ms, "fields": None}
@@ -43,7 +53,16 @@ def entry_json(raw_id: bytes, flat: list[bytes] | None, most: int = _CELL) -> di
     found["fields"] = [_field(flat[at], flat[at + 1], most) for at in range(0, min(len(flat) - 1, 2 * _FIELDS), 2)]
     if len(flat) > 2 * _FIELDS:
         found["more"] = len(flat) // 2 - _FIELDS
+    own = own_fields(flat)
+    if len(own) < len(flat):
+        found["letter"] = {**origin_json(origin_of(flat)), "own": min(len(own) // 2, _FIELDS)}
     return found
+
+
+def origin_json(origin: Origin) -> dict[str, Any]:
+    """Return the origin of a dead letter for JSON."""
+    return {name: shown(value, _CELL)[0] if isinstance(value, bytes) else value
+            for name, value in asdict(origin).items()}  # fmt: skip
 
 
 def _field(name: bytes, value: bytes, most: int) -> list[Any]:
@@ -53,7 +72,7 @@ def _field(name: bytes, value: bytes, most: int) -> list[Any]:
 
 
 def entries_page(store: Store, key: bytes, *, start: str, end: str, count: int = PAGE, reverse: bool = False,
-                 filters: list[FieldFilter] | None = None) -> dict[str, Any]:  # fmt: skip
+                 filters: Sequence[Filter] = ()) -> dict[str, Any]:  # fmt: skip
     """Return entries from start to end (from the end if `reverse`) that match, and where to continue. O(examined)
 
     next: the position (exclusive, "(1-5") of the next page; None at the end of the range.
@@ -72,7 +91,7 @@ def entries_page(store: Store, key: bytes, *, start: str, end: str, count: int =
         for raw_id, flat in rows:
             examined += 1
             size += sum(map(len, flat))
-            if not filters or matches(filters, flat):
+            if all(one.matches(flat) for one in filters):
                 found.append(entry_json(raw_id, flat))
             position = "(" + raw_id.decode()
             if len(found) >= count:
@@ -128,5 +147,5 @@ def rank_of(store: Store, key: bytes, id: str) -> int | None:
         return None
 
 
-__all__ = ["EXAMINED", "MOST_PAGE", "PAGE", "entries_page", "entry_json", "rank_of", "stream_info", "timeline_json",
-           "whole_entry"]  # fmt: skip
+__all__ = ["EXAMINED", "MOST_PAGE", "PAGE", "Filter", "entries_page", "entry_json", "origin_json", "rank_of",
+           "stream_info", "timeline_json", "whole_entry"]  # fmt: skip

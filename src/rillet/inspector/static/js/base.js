@@ -8,11 +8,12 @@ export { h, render, Fragment, useState, useEffect, useRef, useMemo, useCallback 
 
 // ---- requests ----
 
-// An empty text is left out, except as a name: Redis allows the empty one. A name that is not there is undefined.
+// An empty text is left out, except as a name: Redis allows the empty one. A name that is not there is undefined. Every
+// request and link is about the place of the address, unless it names another one.
 const NAMES = new Set(["key", "stream", "group", "consumer"]);
 export const query = (values) => {
   const found = new URLSearchParams();
-  for (const [name, value] of Object.entries(values || {}))
+  for (const [name, value] of Object.entries({ place: parseHash().values.place, ...values }))
     for (const one of Array.isArray(value) ? value : [value])
       if (one !== undefined && one !== null && (one !== "" || NAMES.has(name))) found.append(name, one);
   return found.toString();
@@ -20,14 +21,17 @@ export const query = (values) => {
 
 async function answerOf(response) {
   let data;
-  try { data = await response.json(); } catch { data = { error: `${response.status} ${response.statusText}` }; }
+  try { data = await response.json(); } catch (error) {
+    if (response.ok) throw error;  // such as a request that was given up while its answer arrived
+    data = { error: `${response.status} ${response.statusText}` };
+  }
   if (!response.ok) throw Object.assign(new Error(data.error || `status ${response.status}`), { status: response.status });
   return data;
 }
 
 export const get = async (path, values, signal) => answerOf(await fetch(`/api/${path}?${query(values)}`, { signal }));
 
-export const post = async (path, body) => answerOf(await fetch(`/api/${path}`, {
+export const post = async (path, body) => answerOf(await fetch(`/api/${path}?${query()}`, {
   method: "POST", headers: { "content-type": "application/json", "x-rillet-inspector": "1" }, body: JSON.stringify(body),
 }));
 
@@ -56,8 +60,8 @@ export function useGet(path, values, deps, subject) {
     const cancel = new AbortController();
     set((old) => ({ ...old, busy: true }));
     get(path, values, cancel.signal).then(
-      (data) => set({ data, error: null, busy: false, subject }),
-      (error) => error.name === "AbortError" || set({ data: null, error: error.message, busy: false, subject }));
+      (data) => cancel.signal.aborted || set({ data, error: null, busy: false, subject }),
+      (error) => cancel.signal.aborted || set({ data: null, error: error.message, busy: false, subject }));
     return () => cancel.abort();
   }, [path, turn, ...deps]);
   return { ...(state.subject === subject ? state : { data: null, error: null, busy: true }), again: () => again((n) => n + 1) };
@@ -140,6 +144,14 @@ export const timeTicks = (u, all, axis, space, step) => all.map((one, n) => {
   const before = n && isTime(all[n - 1] * 1000) ? moment(all[n - 1] * 1000).slice(0, 10) : "";
   return clock.slice(0, step >= 60 ? 5 : step >= 1 ? 8 : 12) + (day === before ? "" : `\n${day}`);
 });
+// The position of an ID, or of a time in UTC; "" for no text, null for another one.
+export function toPosition(text) {
+  const value = text.trim();
+  if (!value) return "";
+  if (/^\d+(-\d+)?$/.test(value)) return value;
+  const ms = Date.parse(/[zZ]|[+-]\d\d:?\d\d$/.test(value) ? value : value.replace(" ", "T") + (value.length > 10 ? "Z" : "T00:00Z"));
+  return Number.isNaN(ms) ? null : String(ms);
+}
 export const msOf = (id) => Number(String(id || "0").replace("(", "").split("-")[0]);
 // A name in a title, a label or an option: a long one is cut.
 export const named = (text) => (text === "" ? "(empty name)" : text.length > 80 ? `${text.slice(0, 60)}…${text.slice(-16)}` : text);

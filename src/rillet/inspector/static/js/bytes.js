@@ -26,8 +26,12 @@ const leaf = (span) => html`<span class="by ${span.kind}">${pairs(span.hex).join
 
 // An element is what the pointer and the keys stop at; its parts are encoding, data, backlen.
 const touched = (span, ranges) => (ranges || []).some(([start, end]) => span.start < end && span.end > start);
-const Element = ({ span, path, changed }) => html`<span class="el k-${span.kind} ${touched(span, changed) ? "changed" : ""}" tabindex="-1" data-path=${path} role="img"
+const hexOf = (span) => (span.parts ? span.parts.map(hexOf).join("") : span.hex);
+// `turn` is the element's number among those that changed: they are written one after the other. `was`: the bytes before.
+const Element = ({ span, path, turn, was }) => html`${was !== undefined && was !== hexOf(span) ? html`<del class="was">${pairs(was).join(" ")}</del>` : null}<span class="el k-${span.kind} ${turn >= 0 ? "changed" : ""}" style=${turn >= 0 ? { "--turn": turn } : undefined} tabindex="-1" data-path=${path} role="img"
   aria-label=${`${span.name}${span.value ? ": " + span.value.slice(0, 80) : ""}`}>${span.parts ? span.parts.map(leaf) : leaf(span)}</span>`;
+// The bytes of each span by its place.
+const bytesBefore = (spans, found = new Map()) => { for (const one of spans) { found.set(`${one.start}-${one.end}`, hexOf(one)); if (one.parts) bytesBefore(one.parts, found); } return found; };
 
 function Explain({ span, words }) {
   if (!span) return html`<p class="muted">Point at a byte, or move with the arrow keys: this explains it.</p>`;
@@ -38,7 +42,9 @@ function Explain({ span, words }) {
     ${span.parts ? html`<p class="small muted">${span.parts.map((one, n) => html`<span key=${n}><code>${pairs(one.hex || "").slice(0, 8).join(" ")}${(one.hex || "").length > 16 ? "…" : ""}</code> ${one.kind === "encoding" ? `encoding ${one.name}` : one.name}${one.value ? ` = ${one.value.slice(0, 60)}` : ""}${one.note !== undefined ? `: ${words[one.note]}` : ""}${n < span.parts.length - 1 ? " · " : ""}</span>`)}</p>` : null}</div>`;
 }
 
-function Block({ block }) {
+function Block({ block, before }) {
+  const was = useMemo(() => (before && before.bytes ? bytesBefore(before.spans) : new Map()), [before]);
+  let turn = 0;
   const [current, setCurrent] = useState(null);
   const box = useRef(null);
   const found = useRef(null);
@@ -73,7 +79,7 @@ function Block({ block }) {
     <div class="legend" aria-hidden="true">${(LEGEND[block.page] || LEGEND.rdb).map(([kind, text]) => html`<span key=${kind}><i class="k-${kind}"></i>${text}</span>`)}<span><b>bold</b> encoding</span><span>grey: backlen</span></div>
     ${block.facts.problem ? html`<${Problem} text=${block.facts.problem} />` : null}
     <div class="bytes" ref=${box} onMouseOver=${over} onFocusIn=${over} onKeyDown=${keys} role="group" aria-label="Bytes of the block; the arrow keys move between elements">
-      ${units.map((unit, n) => html`<div class="unit ${unit.kind}" key=${n}><div class="name">${unit.name}</div><div class="cells">${unit.cells.map(([span, path]) => html`<${Element} key=${path} span=${span} path=${path} changed=${block.changed} />`)}</div></div>`)}
+      ${units.map((unit, n) => html`<div class="unit ${unit.kind}" key=${n}><div class="name">${unit.name}</div><div class="cells">${unit.cells.map(([span, path]) => html`<${Element} key=${path} span=${span} path=${path} turn=${touched(span, block.changed) ? turn++ : -1} was=${touched(span, block.changed) ? was.get(`${span.start}-${span.end}`) : undefined} />`)}</div></div>`)}
     </div>
     <div class="explain" aria-live="polite"><${Explain} span=${current} words=${block.words} /></div></div>`;
 }
@@ -81,20 +87,28 @@ function Block({ block }) {
 // ---- how an entry was added ----
 
 function Steps({ name, entries }) {
-  const [id, setId] = useState(entries[entries.length - 1].id), [at, setAt] = useState(0);
+  const [id, setId] = useState(entries[entries.length - 1].id), [at, setAt] = useState(0), [plays, setPlays] = useState(false);
   const { data, error } = useGet("append", { key: name, id }, [name, id], `${name} ${id}`);
   const step = data && data.steps[at];
-  const go_to = (n) => setAt(Math.max(0, Math.min(3, n)));
+  const go_to = (n) => { setPlays(false); setAt(Math.max(0, Math.min(3, n))); };
+  // Each step stays as long as its words take to read.
+  useEffect(() => {
+    if (!plays || !data) return;
+    const timer = setTimeout(() => (at < 3 ? setAt(at + 1) : setPlays(false)), at < 3 ? 2600 : 0);
+    return () => clearTimeout(timer);
+  }, [plays, at, data]);
+  const play = () => { if (!plays && at === 3) setAt(0); setPlays(!plays); };
   return html`<${Card} title="How an entry was added" id="h-steps">
     <div class="stack">
       <div class="row"><label for="step-entry">Entry</label>
-        <select id="step-entry" value=${id} onChange=${(e) => { setId(e.target.value); setAt(0); }}>${entries.map((one) => html`<option key=${one.id} value=${one.id}>${one.id}</option>`)}</select>
+        <select id="step-entry" value=${id} onChange=${(e) => { setId(e.target.value); go_to(0); }}>${entries.map((one) => html`<option key=${one.id} value=${one.id}>${one.id}</option>`)}</select>
+        <button type="button" class="primary" onClick=${play}>${plays ? "Pause" : "Play"}</button>
         <button type="button" onClick=${() => go_to(at - 1)} disabled=${at === 0}>Back</button>
         <button type="button" onClick=${() => go_to(at + 1)} disabled=${at === 3}>Next step</button>
         ${data ? html`<span role="group" aria-label="Steps" class="row">${data.steps.map((one, n) => html`<button type="button" key=${n} aria-pressed=${n === at} onClick=${() => go_to(n)}>${one.name}</button>`)}</span>` : null}</div>
       <${Problem} text=${error} />
       ${step ? html`<p aria-live="polite"><b>${step.name}.</b> ${step.note} <span class="muted small">${step.bytes ? `${step.bytes} bytes` : "There is no node yet."}${step.changed.length ? "; framed: what this step wrote" : ""}</span></p>
-        ${step.bytes ? html`<${Block} key=${`${id} ${at}`} block=${step} />` : null}` : null}</div><//>`;
+        ${step.bytes ? html`<div class=${at === 1 && !step.changed.length ? "found" : ""}><${Block} key=${`${id} ${at}`} block=${step} before=${data.steps[at - 1]} /></div>` : null}` : null}</div><//>`;
 }
 
 // ---- structures in memory ----

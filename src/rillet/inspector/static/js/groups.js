@@ -1,6 +1,7 @@
 // Groups: lag or the reason why it is unknown, consumers, ages, and the workbench for pending entries.
-import { html, useState, useEffect, useMemo, useGet, get, post, go, number, duration, moment, msOf, named } from "./base.js";
-import { Card, ChooseStream, Confirm, Table, Dialog, EntryCells, EntryDetail, KeyPicker, Name, Problem, Empty } from "./parts.js";
+import { html, useState, useEffect, useMemo, useGet, get, go, link, number, duration, moment, msOf, named } from "./base.js";
+import { Card, Table, EntryCells, EntryDetail, KeyPicker, Name, Problem, Empty, activeAt, ago, knownStreams, useSteady } from "./parts.js";
+import { ACTIONS, Action } from "./actions.js";
 
 const STUCK = 60000; // a consumer with pending entries that was idle so long
 const isStuck = (one) => one.pending > 0 && one.idle_ms > STUCK;
@@ -29,42 +30,6 @@ function Ages({ group }) {
   return html`<div>${rows.map(([name, n]) => html`<div class="bar" key=${name}><span class="muted small">${name.replace("<", "< ").replace(">=", "≥ ")}</span>
     <div class="track"><i style=${{ width: n ? `${Math.max(1, (n / most) * 100)}%` : 0, minWidth: n ? undefined : 0, background: name === ">=1d" || name === "<1d" ? "var(--c5)" : name === "<1h" || name === "<10m" ? "var(--c3)" : "var(--c1)" }}></i></div><span class="small">${number(n)}</span></div>`)}
     <p class="muted small">${group.examined < group.pending ? `Of the first ${number(group.examined)} of ${number(group.pending)} pending entries.` : `${number(group.pending)} pending entries by the time since their delivery.`}</p></div>`;
-}
-
-const ACTIONS = {
-  claim: { title: "Claim", text: "The entries become those of another consumer, which must read them with XREADGROUP ... 0, or process them now.", field: ["consumer", "Consumer"] },
-  ack: { title: "Acknowledge", text: "Their processing ends: no consumer will receive them again.", danger: true },
-  nack: { title: "Release (nack)", text: "The entries have no consumer until the next XAUTOCLAIM or XREADGROUP CLAIM." },
-  "dead-letter": { title: "Dead-letter", text: "Each entry is added to another stream, with its origin, and acknowledged here.", field: ["target", "Stream for dead letters"], danger: true },
-  requeue: { title: "Requeue", text: "Each entry is added to this stream again, as a new one, and the old one is acknowledged." },
-  move: { title: "Move the group", text: "The group continues after this ID. Entries before it are skipped, entries after it are delivered (again). Pending entries stay.", field: ["id", "ID, 0 or $"], danger: true },
-  "delete-consumer": { title: "Delete the consumer", text: "Its pending entries are forgotten: no consumer will receive them.", danger: true },
-};
-
-function Action({ name, request, place, onDone, onClose, initial }) {
-  const about = ACTIONS[name];
-  const [value, setValue] = useState(initial || "");
-  const [plan, setPlan] = useState(null), [error, setError] = useState(""), [busy, setBusy] = useState(false);
-  const body = { action: name, ...request, ...(about.field ? { [about.field[0]]: value } : {}) };
-  useEffect(() => {
-    setPlan(null);
-    if (about.field && !value) { setError(""); return; }
-    const timer = setTimeout(() => post("preview", body).then((one) => { setPlan(one); setError(""); }, (one) => setError(one.message)), 150);
-    return () => clearTimeout(timer);
-  }, [value]);
-  const run = async () => {
-    setBusy(true);
-    try { await post("act", { ...body, confirm: plan.confirm }); onDone(`${about.title}: done`); } catch (one) { setError(one.message); setBusy(false); }
-  };
-  return html`<${Dialog} title=${`${about.title}${request.ids ? `: ${request.ids.length} ${request.ids.length === 1 ? "entry" : "entries"}` : ""}`} onClose=${onClose}>
-    <p class="muted">${about.text}</p>
-    <div class="stack">
-      ${about.field ? html`<div class="row"><label for="action-field">${about.field[1]}</label><input id="action-field" class="mono grow" data-first=${initial ? undefined : ""} value=${value} onInput=${(e) => setValue(e.target.value)} autocomplete="off" /></div>` : null}
-      <${Problem} text=${error} />
-      ${plan ? html`<div><h3>Runs exactly ${plan.count === 1 ? "this command" : `these ${plan.count} commands`}</h3><pre class="commands" tabindex="0">${plan.commands.join("\n")}${plan.count > plan.commands.length ? `\n… and ${plan.count - plan.commands.length} more` : ""}</pre></div>` : null}
-      ${place.write ? null : html`<p class="note warn">The inspector is read-only. Start it with <code>--write</code> to run this, or copy the commands.</p>`}
-      <${Confirm} text=${about.title} danger=${about.danger} disabled=${!plan || !place.write || busy} onRun=${run} first=${!about.field || !!initial} />
-    </div><//>`;
 }
 
 function Workbench({ stream, group, place, values, reload }) {
@@ -104,8 +69,36 @@ function Workbench({ stream, group, place, values, reload }) {
         ${next ? html`<p class="row"><button type="button" onClick=${() => load(next, pages)}>More</button></p>` : null}</div>
         ${shown ? html`<${EntryDetail} stream=${stream} id=${shown} onClose=${() => show(null)} />` : null}</div>
     </div>
-    ${action ? html`<${Action} name=${action} request=${request} place=${place} onDone=${finished} onClose=${() => setAction(null)} initial=${action === "dead-letter" ? `${stream}.dead` : ""} />` : null}
+    ${action ? html`<${Action} name=${action} request=${request} place=${place} onDone=${finished} onClose=${() => setAction(null)} initial=${action === "dead-letter" ? { target: `${stream}.dead` } : {}} />` : null}
   <//>`;
+}
+
+// A view without a stream: the groups to choose from, those at work first. A stream without groups has a row, too.
+function ChooseGroup({ overview }) {
+  const rows = useMemo(() => (overview ? overview.streams : []).flatMap((stream) => (stream.groups.length
+    ? stream.groups.map((group) => ({ stream, group, active: groupActiveAt(stream, group) }))
+    : [{ stream, group: null, active: -1 }])), [overview]);
+  const keyOf = (one) => `${one.stream.name}\n${one.group ? one.group.name : ""}`;
+  const [steady, box] = useSteady(rows, keyOf, (a, b) => b.active - a.active || activeAt(b.stream) - activeAt(a.stream));
+  const only = overview && overview.find.complete && overview.streams.length === 1 ? overview.streams[0].name : null;
+  useEffect(() => { if (only !== null) go("groups", { key: only }, true); }, [only]);
+  const open = (one) => go("groups", { key: one.stream.name, group: one.group ? one.group.name : undefined });
+  const of = (part) => ({ of: (one) => (one.group ? part(one.group) ?? -1 : -2) });
+  const cell = (show) => (one) => (one.group ? show(one.group) : html`<span class="muted">${one.stream.age === null ? "…" : "–"}</span>`);
+  return html`<${Card} title="Choose a group" id="h-choose" tools=${html`<span class="muted small" role="status">${rows.length ? knownStreams(overview) : ""}</span>`}>
+    <div ref=${box}><${Table} label="Groups of all streams" rows=${steady} keyOf=${keyOf} onRow=${open} most=${500} empty=${knownStreams(overview) || "There are no streams."} columns=${[
+      { name: "Stream", of: (one) => one.stream.name, cell: (one) => html`<a class="mono" href=${link("groups", { key: one.stream.name, group: one.group ? one.group.name : undefined })} onClick=${(e) => e.stopPropagation()}><${Name} text=${one.stream.name} /></a>` },
+      { name: "Group", of: (one) => (one.group ? one.group.name : ""), cell: (one) => (one.group ? html`<span class="mono"><${Name} text=${one.group.name} /></span>` : html`<span class="muted">${one.stream.age === null ? "…" : "no groups"}</span>`) },
+      { name: "Last active", right: true, of: (one) => one.active, cell: (one) => ago(one.active) },
+      { name: "Lag", right: true, ...of((group) => group.lag), cell: cell((group) => html`<${Lag} group=${group} />`) },
+      { name: "Pending", right: true, ...of((group) => group.pending), cell: cell((group) => number(group.pending)) },
+      { name: "Oldest pending", right: true, ...of((group) => group.oldest_ms), cell: cell((group) => html`<span class=${group.oldest_ms > 36e5 ? "badge bad" : group.oldest_ms > STUCK ? "badge warn" : ""}>${duration(group.oldest_ms)}</span>`) },
+      { name: "Consumers", right: true, ...of((group) => group.consumers.length), cell: cell((group) => { const stuck = group.consumers.filter(isStuck).length; return html`${group.consumers.length}${stuck ? html` <span class="badge bad">${stuck} stuck</span>` : ""}`; }) }]} /></div><//>`;
+}
+// When a consumer of the group last sent a command; -1 if none ever did.
+function groupActiveAt(stream, group) {
+  const idle = Math.min(...group.consumers.map((one) => one.idle_ms));
+  return Number.isFinite(idle) ? Date.now() - (stream.age || 0) * 1000 - idle : -1;
 }
 
 export default function GroupsView({ place, values, overview }) {
@@ -125,10 +118,10 @@ export default function GroupsView({ place, values, overview }) {
   const reload = () => again();
   return html`<div class="grid">
     <div class="row"><${KeyPicker} view="groups" value=${stream} overview=${overview} /></div>
-    ${stream === undefined ? html`<${ChooseStream} view="groups" overview=${overview} />` : null}
+    ${stream === undefined ? html`<${ChooseGroup} overview=${overview} />` : null}
     <${Problem} text=${error} />
-    ${data && !groups.length ? html`<${Empty}>The stream has no consumer groups.<//>` : null}
-    ${groups.length ? html`<${Card} title="Groups" id="h-groups">
+    ${data && !groups.length ? html`<${Empty}>The stream has no consumer groups. <button type="button" onClick=${() => setAction(["create-group"])}>Create a group</button><//>` : null}
+    ${groups.length ? html`<${Card} title="Groups" id="h-groups" tools=${html`<button type="button" onClick=${() => setAction(["create-group"])}>Create a group</button>`}>
       <${Table} label="Groups" rows=${groups} keyOf=${(one) => one.name} rowClass=${(one) => (group && one.name === group.name ? "on" : "")} onRow=${open} columns=${[
         { name: "Group", of: (one) => one.name, cell: (one) => html`<button type="button" class="link" aria-pressed=${group && one.name === group.name} onClick=${() => open(one)}><${Name} text=${one.name} /></button>` },
         { name: "Lag", right: true, of: (one) => one.lag, cell: (one) => html`<${Lag} group=${one} />` },
@@ -145,7 +138,7 @@ export default function GroupsView({ place, values, overview }) {
       ${group && group.lag_note ? html`<p class="note small">Lag of <b><${Name} text=${group.name} /></b>: ${group.lag_note}.</p>` : null}<//>` : null}
     ${group && data.partitions.length ? html`<${Partitions} rows=${data.partitions.filter((one) => one.group === group.name)} group=${group} stream=${stream} now=${data.time} />` : null}
     ${group ? html`
-      <${Card} title=${html`Consumers of <${Name} text=${group.name} />`} id="h-consumers" className="s7" tools=${html`<button type="button" onClick=${() => setAction(["move"])}>Move the group</button>`}>
+      <${Card} title=${html`Consumers of <${Name} text=${group.name} />`} id="h-consumers" className="s7" tools=${html`<button type="button" onClick=${() => setAction(["move"])}>Move the group</button><button type="button" onClick=${() => setAction(["delete-group"])}>Delete the group</button>`}>
         <${Table} label="Consumers" rows=${group.consumers} keyOf=${(one) => one.name} rowClass=${(one) => (one.name === values.consumer ? "on" : "")} empty="The group has no consumers." sort=${["Pending", true]} columns=${[
           { name: "Consumer", of: (one) => one.name, cell: (one) => html`<button type="button" class="link" onClick=${() => go("groups", { key: stream, group: group.name, consumer: one.name })}><${Name} text=${one.name} /></button>` },
           { name: "State", cell: (one) => (isStuck(one) ? html`<span class="badge bad">stuck</span>` : one.pending ? html`<span class="badge ok">working</span>` : html`<span class="badge">free</span>`) },
@@ -157,6 +150,6 @@ export default function GroupsView({ place, values, overview }) {
       <//>
       <${Card} title="Ages of pending entries" id="h-ages" className="s5"><${Ages} group=${group} /><//>
       <${Workbench} key=${`${stream}\n${group.name}`} stream=${stream} group=${group} place=${place} values=${{ ...values, key: stream, group: group.name }} reload=${reload} />` : null}
-    ${action ? html`<${Action} name=${action[0]} request=${{ key: stream, group: group.name, consumer: action[1] }} place=${place} onDone=${() => { setAction(null); again(); }} onClose=${() => setAction(null)} initial=${action[0] === "move" ? group.last_delivered_id : ""} />` : null}
+    ${action ? html`<${Action} name=${action[0]} request=${{ key: stream, ...(action[0] === "create-group" ? {} : { group: group.name, consumer: action[1] }) }} place=${place} onDone=${() => { setAction(null); again(); }} onClose=${() => setAction(null)} initial=${{ move: { id: group && group.last_delivered_id }, "create-group": { id: "0" } }[action[0]] || {}} />` : null}
   </div>`;
 }

@@ -1,6 +1,6 @@
 // Overview: the server's figures, streams, keys by type and size, memory over time, slow log, clients.
-import { html, useMemo, useState, useEffect, get, link, number, short, size, perTime, duration, msOf, isTime, timeTicks } from "./base.js";
-import { Card, Table, Chart, Empty, Name, knownStreams } from "./parts.js";
+import { html, useMemo, useState, useEffect, get, link, number, short, size, duration, timeTicks } from "./base.js";
+import { Card, Table, Chart, Empty, Name, keyLink, knownStreams, streamColumns } from "./parts.js";
 
 const Tile = ({ name, value, note }) => html`<div class="tile"><dt>${name}</dt><dd>${value} <small>${note}</small></dd></div>`;
 
@@ -8,15 +8,9 @@ const worst = (stream) => stream.groups.reduce((most, one) => (one.lag === null 
 const pending = (stream) => stream.groups.reduce((sum, one) => sum + one.pending, 0);
 const oldest = (stream) => stream.groups.reduce((most, one) => Math.max(most, one.oldest_ms ?? -1), -1);
 
-// A stream was found, and its figures are still to be read: "…".
 const read = (cell) => (s) => (s.age === null ? html`<span class="muted" title="not read yet">…</span>` : cell(s));
 const STREAMS = [
-  { name: "Stream", of: (s) => s.name, cell: (s) => html`<a class="mono" href=${link("stream", { key: s.name })}><${Name} text=${s.name} /></a>` },
-  { name: "Entries", right: true, of: (s) => s.length, cell: (s) => number(s.length) },
-  { name: "Memory", right: true, of: (s) => s.bytes ?? -1, cell: read((s) => html`<span title=${s.memory.note}>${size(s.bytes)}</span>`) },
-  { name: "Rate", right: true, of: (s) => s.rate ?? -1, cell: read((s) => (s.rate === null ? "–" : perTime(s.rate))) },
-  { name: "Last entry", right: true, of: (s) => msOf(s.last_id), cell: read((s) => (s.last_id && isTime(msOf(s.last_id)) ? `${duration(Math.max(0, Date.now() - msOf(s.last_id)))} ago` : "–")) },
-  { name: "Groups", right: true, of: (s) => s.groups.length, cell: read((s) => (s.groups.length ? html`<a href=${link("groups", { key: s.name })}>${s.groups.length}</a>` : "0")) },
+  ...streamColumns("stream").map((one) => (one.name === "Groups" ? { ...one, cell: read((s) => (s.groups.length ? html`<a href=${link("groups", { key: s.name })}>${s.groups.length}</a>` : "0")) } : one)),
   { name: "Most lag", right: true, of: worst, cell: read((s) => (worst(s) < 0 ? "–" : s.groups.some((g) => g.lag === null) && !worst(s) ? "unknown" : number(worst(s)))) },
   { name: "Pending", right: true, of: pending, cell: read((s) => (s.groups.length ? number(pending(s)) : "–")) },
   { name: "Oldest pending", right: true, of: oldest, cell: read((s) => (oldest(s) < 0 ? "–" : html`<span class=${oldest(s) > 36e5 ? "badge bad" : oldest(s) > 6e4 ? "badge warn" : ""}>${duration(oldest(s))}</span>`)) },
@@ -36,7 +30,7 @@ function Types({ keys }) {
   const most = Math.max(1, ...rows.map(([, one]) => one.bytes || 0));
   if (!rows.length) return html`<${Empty}>No keys seen yet.<//>`;
   return html`<div>${rows.map(([kind, one]) => html`<div class="bar" key=${kind}>
-      <a href=${link("search", { type: kind, run: "1" })}>${kind}</a>
+      <a href=${link("keys", { type: kind })}>${kind}</a>
       <div class="track"><i style=${{ width: `${((one.bytes || 0) / most) * 100}%` }}></i></div>
       <span class="small nowrap">${number(one.keys)} ${one.keys === 1 ? "key" : "keys"} · ${one.bytes === null ? "size not known" : size(one.bytes)}</span></div>`)}
     <p class="muted small">${keys.complete ? `All ${number(keys.seen)} keys, ${duration(keys.age * 1000)} ago` : `${number(keys.seen)} of ${number(keys.total)} keys so far`}. Sizes: MEMORY USAGE.</p></div>`;
@@ -48,7 +42,18 @@ function ageNote(streams) {
   return age > 15 ? `figures up to ${duration(age * 1000)} old` : "";
 }
 
-export default function Overview({ overview, theme }) {
+// The places that the inspector shows, if there are several.
+function Places({ place }) {
+  const [found, set] = useState([]);
+  useEffect(() => {
+    place.places.forEach((name, n) => get("place", { place: n }).then((one) => one.server, (error) => error.message).then((text) => set((old) => { const now = [...old]; now[n] = text; return now; })));
+  }, []);
+  return html`<${Card} title="Places" id="h-places"><${Table} label="Places" rows=${place.places.map((name, n) => ({ name, n, server: found[n] || "…" }))} keyOf=${(one) => one.n} rowClass=${(one) => (one.name === place.name ? "on" : "")} columns=${[
+    { name: "Place", of: (one) => one.name, cell: (one) => html`<a class="mono" href=${link("overview", { place: one.n })}><${Name} text=${one.name} /></a>` },
+    { name: "Server", of: (one) => one.server, cell: (one) => one.server }]} /><//>`;
+}
+
+export default function Overview({ place, overview, theme }) {
   const [first, set] = useState(null);
   useEffect(() => { if (!overview) get("overview").then(set, () => {}); }, []);
   const found = overview || first;
@@ -65,6 +70,7 @@ export default function Overview({ overview, theme }) {
       <${Tile} name="Streams" value=${number(found.find.streams)} note=${found.find.complete ? "" : "so far"} />
       <${Tile} name="Up" value=${duration(Number(about.uptime_in_seconds || 0) * 1000)} note="" />
     </dl>
+    ${place.places.length > 1 ? html`<${Places} place=${place} />` : null}
     <${Card} title="Streams" id="h-streams" tools=${html`<span class="muted small" role="status">${[knownStreams(found), ageNote(found.streams)].filter(Boolean).join("; ")}</span>`}>
       <${Table} label="Streams" columns=${STREAMS} rows=${found.streams} keyOf=${(s) => s.name} most=${500} empty=${knownStreams(found) || "There are no streams."} sort=${["Entries", true]} />
     <//>
@@ -75,7 +81,7 @@ export default function Overview({ overview, theme }) {
     <//>
     <${Card} title="Largest keys" id="h-large" className="s6" tools=${html`<span class="muted small">${found.keys.complete ? "" : `among ${number(found.keys.seen)} of ${number(found.keys.total)} keys`}</span>`}>
       <${Table} label="Largest keys" rows=${found.keys.largest} most=${10} keyOf=${(one) => one.key} empty="No size is known." columns=${[
-        { name: "Key", cell: (one) => html`<a class="mono" href=${link("bytes", { key: one.key })}><${Name} text=${one.key} /></a>` },
+        { name: "Key", cell: keyLink },
         { name: "Type", cell: (one) => one.type },
         { name: "Memory", right: true, of: (one) => one.bytes, cell: (one) => size(one.bytes) }]} />
     <//>

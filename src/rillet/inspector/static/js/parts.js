@@ -1,5 +1,5 @@
 // Parts that several views share.
-import { html, useState, useEffect, useRef, useMemo, get, go, link, number, moment, isTime, named } from "./base.js";
+import { html, useState, useEffect, useRef, useMemo, get, go, link, number, size, perTime, duration, moment, msOf, isTime, named } from "./base.js";
 
 export const Card = ({ title, children, className = "", tools, id }) => html`
   <section class="card ${className}" aria-labelledby=${id}>
@@ -39,6 +39,14 @@ export function Table({ columns, rows, label, empty, sort: first, most = 200, ke
   </table>${rows.length > most ? html`<p class="muted small">and ${rows.length - most} more</p>` : null}</div>`;
 }
 
+// Rows in an order that does not change while the pointer or the focus is in their box: nobody clicks the wrong row.
+export function useSteady(rows, keyOf, compare) {
+  const order = useRef(new Map()), box = useRef(null);
+  if (!box.current || !box.current.matches(":hover, :focus-within")) order.current = new Map([...rows].sort(compare).map((one, n) => [keyOf(one), n]));
+  const at = (one) => order.current.get(keyOf(one)) ?? rows.length;
+  return [[...rows].sort((a, b) => at(a) - at(b)), box];
+}
+
 // A field with a list to choose from: {name, note}. The list shows all of them until something is typed.
 export function Choice({ id, label, value, options, note, onInput, onPick, size = 26, className = "" }) {
   const [open, setOpen] = useState(false), [typed, setTyped] = useState(false), [at, setAt] = useState(-1);
@@ -72,14 +80,20 @@ export function knownStreams(found) {
   if (!complete) return `Searching for streams: ${number(seen)} of ${number(total)} keys`;
   return found.streams.length < streams ? `The ${number(found.streams.length)} longest of ${number(streams)} streams` : "";
 }
+// When a stream was last written: entries may have IDs that are no times, then a rate says that it is written now.
+export const activeAt = (one) => Math.max(one.rate > 0 ? Date.now() - (one.age || 0) * 1000 : -1, isTime(msOf(one.last_id)) ? msOf(one.last_id) : -1);
+export const ago = (at) => (at < 0 ? "–" : `${duration(Math.max(0, Date.now() - at))} ago`);
+const byActivity = (a, b) => activeAt(b) - activeAt(a) || (b.rate || 0) - (a.rate || 0) || b.length - a.length;
 const noteOf = (one) => `${number(one.length)} ${one.length === 1 ? "entry" : "entries"}`;
-export const streamChoices = (found) => (found ? found.streams.map((one) => ({ name: one.name, note: noteOf(one) })) : []);
-const keyChoices = (found) => [...streamChoices(found), ...(found ? found.keys.largest.filter((one) => one.type !== "stream").map((one) => ({ name: one.key, note: one.type })) : [])];
+export const streamChoices = (found) => (found ? [...found.streams].sort(byActivity).map((one) => ({ name: one.name, note: noteOf(one) })) : []);
+// A key, with a link to the view of its type.
+export const keyLink = (one) => html`<a class="mono" href=${link(one.type === "stream" ? "stream" : "keys", { key: one.key })}><${Name} text=${one.key} /></a>`;
+export const keyChoices = (found) => [...streamChoices(found), ...(found ? found.keys.largest.filter((one) => one.type !== "stream").map((one) => ({ name: one.key, note: one.type })) : [])];
 
 // The key of a view.
 export function KeyPicker({ view, value, overview, label = "Stream" }) {
   const [text, setText] = useState(value || "");
-  const options = useMemo(() => (view === "bytes" ? keyChoices : streamChoices)(overview), [overview, view]);
+  const options = useMemo(() => (view === "bytes" || view === "keys" ? keyChoices : streamChoices)(overview), [overview, view]);
   useEffect(() => setText(value || ""), [value]);
   const open = (name) => { setText(name); go(view, { key: name }); };
   const submit = (event) => { event.preventDefault(); if (text || options.some((one) => one.name === "")) open(text); };
@@ -89,16 +103,27 @@ export function KeyPicker({ view, value, overview, label = "Stream" }) {
   </form>`;
 }
 
-// A view without a key: the streams to choose from.
+// A stream was found, and its figures are still to be read: "…".
+const read = (cell) => (s) => (s.age === null ? html`<span class="muted" title="not read yet">…</span>` : cell(s));
+// The columns of a list of streams, whose names lead to a view.
+export const streamColumns = (view) => [
+  { name: "Stream", of: (s) => s.name, cell: (s) => html`<a class="mono" href=${link(view, { key: s.name })}><${Name} text=${s.name} /></a>` },
+  { name: "Entries", right: true, of: (s) => s.length, cell: (s) => number(s.length) },
+  { name: "Memory", right: true, of: (s) => s.bytes ?? -1, cell: read((s) => html`<span title=${s.memory.note}>${size(s.bytes)}</span>`) },
+  { name: "Rate", right: true, of: (s) => s.rate ?? -1, cell: read((s) => (s.rate === null ? "–" : perTime(s.rate))) },
+  { name: "Last entry", right: true, of: (s) => msOf(s.last_id), cell: read((s) => ago(s.last_id && isTime(msOf(s.last_id)) ? msOf(s.last_id) : -1)) },
+  { name: "Groups", right: true, of: (s) => s.groups.length, cell: read((s) => number(s.groups.length)) },
+];
+
+// A view without a key: the streams to choose from, the last written one first.
 export function ChooseStream({ view, overview }) {
   const rows = overview ? overview.streams : [];
   const only = overview && overview.find.complete && rows.length === 1 ? rows[0].name : null;
   useEffect(() => { if (only !== null) go(view, { key: only }, true); }, [only]);
+  const [steady, box] = useSteady(rows, (one) => one.name, byActivity);
+  const columns = useMemo(() => streamColumns(view), [view]);
   return html`<${Card} title="Choose a stream" id="h-choose" tools=${html`<span class="muted small" role="status">${rows.length ? knownStreams(overview) : ""}</span>`}>
-    <${Table} label="Streams" rows=${rows} keyOf=${(one) => one.name} most=${500} empty=${knownStreams(overview) || "There are no streams."} sort=${["Entries", true]} columns=${[
-      { name: "Stream", of: (one) => one.name, cell: (one) => html`<a class="mono" href=${link(view, { key: one.name })}><${Name} text=${one.name} /></a>` },
-      { name: "Entries", right: true, of: (one) => one.length, cell: (one) => number(one.length) },
-      { name: "Groups", right: true, of: (one) => one.groups.length, cell: (one) => (one.age === null ? "…" : number(one.groups.length)) }]} /><//>`;
+    <div ref=${box}><${Table} label="Streams" rows=${steady} keyOf=${(one) => one.name} onRow=${(one) => go(view, { key: one.name })} most=${500} empty=${knownStreams(overview) || "There are no streams."} columns=${columns} /></div><//>`;
 }
 
 // A chart of uPlot, which is loaded when the first one is shown.
@@ -163,11 +188,18 @@ export const EntryCells = ({ fields, most = 4 }) => (fields === null
   ? html`<span class="badge warn">entry deleted</span>`
   : html`<span class="mono wrap">${fields.slice(0, most).map(([name, value], at) => html`<span key=${at}><span class="muted" title=${name}>${name.slice(0, 40)}=</span>${value.slice(0, 60)} </span>`)}${fields.length > most ? html`<span class="muted">…</span>` : null}</span>`);
 
+async function copy(text) {
+  await navigator.clipboard.writeText(text);
+}
+
+// Where a dead letter comes from.
+export const LetterOrigin = ({ letter, stream }) => html`<p class="note small">A dead letter of <b><${Name} text=${letter.stream ?? "an unknown stream"} /></b>${letter.group !== null ? html`, group <b><${Name} text=${letter.group} /></b>` : null}${letter.deliveries !== null ? `, ${letter.deliveries} deliveries` : ""}${letter.reason !== null ? html`: ${letter.reason}` : null}. <a href=${link("letters", { key: stream })}>All of this stream</a></p>`;
+
 // The whole entry, with long values, bytes and JSON trees.
-export function EntryDetail({ stream, id, onClose, at = "stream" }) {
-  const [data, set] = useState(null), [error, setError] = useState("");
+export function EntryDetail({ stream, id, onClose, tools }) {
+  const [data, set] = useState(null), [error, setError] = useState(""), [copied, setCopied] = useState("");
   useEffect(() => {
-    set(null); setError("");
+    set(null); setError(""); setCopied("");
     get("entry", { key: stream, id }).then(set, (one) => setError(one.message));
   }, [stream, id]);
   return html`<aside class="card detail" aria-label="Entry ${id}">
@@ -176,6 +208,8 @@ export function EntryDetail({ stream, id, onClose, at = "stream" }) {
       <button type="button" onClick=${onClose} aria-label="Close the entry">✕</button></header>
     <div class="body"><${Problem} text=${error} />
       ${data ? html`<p class="muted small">${isTime(data.ms) ? `${moment(data.ms)} UTC` : ""}</p>
+        <p class="row"><button type="button" onClick=${() => copy(JSON.stringify(Object.fromEntries(data.fields.map(([name, value]) => [name, value])), null, 2)).then(() => setCopied("copied"), () => setCopied("the browser refused"))}>Copy as JSON</button>${tools ? tools(data) : null}<span class="muted small" role="status">${copied}</span></p>
+        ${data.letter ? html`<${LetterOrigin} letter=${data.letter} stream=${stream} />` : null}
         <dl>${data.fields.map(([name, value, bytes, flags], n) => html`<div key=${n}>
           <dt>${name === "" ? html`<${Name} text="" />` : name} <span class="small">· ${bytes} B${flags.includes("c") ? ", cut" : ""}</span></dt>
           <dd tabindex="0">${data.details[n].json ? html`<div class="tree"><${JsonTree} node=${data.details[n].json} /></div>` : value}

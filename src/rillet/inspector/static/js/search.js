@@ -1,8 +1,9 @@
 // Search: keys by pattern and type, entries by field over a range; results arrive while the search runs.
-import { html, useState, useEffect, useMemo, useRef, lines, link, number, size, moment } from "./base.js";
-import { Card, Choice, Table, EntryCells, Name, Problem, Empty, knownStreams, streamChoices } from "./parts.js";
+import { html, useState, useEffect, useMemo, useRef, lines, link, number, size, moment, toPosition } from "./base.js";
+import { Card, Choice, Table, EntryCells, Problem, Empty, keyLink, knownStreams, streamChoices } from "./parts.js";
+import { SavedFilters } from "./saved.js";
 
-function useSearch() {
+export function useSearch() {
   const [state, set] = useState({ rows: [], progress: null, done: null, error: "", running: false });
   const cancel = useRef(null);
   const stop = () => { if (cancel.current) cancel.current.abort(); set((old) => ({ ...old, running: false, stopped: old.running })); };
@@ -25,7 +26,7 @@ function useSearch() {
   return { ...state, run, stop };
 }
 
-function Status({ found }) {
+export function Status({ found }) {
   const { progress, done, running, rows } = found;
   return html`<div class="stack" style=${{ gap: "6px" }}>
     <p class="small muted" role="status">${done ? `${number(done.found)} found among ${number(done.examined)}${done.more ? ": the search ended at its limit" : ""}.` : progress ? `${number(progress.examined)} of ${number(progress.total)} examined, ${number(progress.found)} found${progress.at ? `, at ${progress.at}` : ""}` : running ? "Searching…" : found.stopped ? `Stopped; ${number(rows.length)} found.` : ""}</p>
@@ -33,31 +34,43 @@ function Status({ found }) {
     <${Problem} text=${found.error} /></div>`;
 }
 
+// Keys by pattern and type; with `run`, the search begins at once.
+export function KeySearch({ id, title, className, type: first = "", run, selected }) {
+  const keys = useSearch();
+  const [pattern, setPattern] = useState("*"), [type, setType] = useState(first);
+  const search = (of) => keys.run("search/keys", { match: pattern || "*", type: of });
+  useEffect(() => { if (run) search(first); }, []);
+  return html`<${Card} title=${title} id=${id} className=${className}>
+    <div class="stack"><form class="row" onSubmit=${(event) => { event.preventDefault(); search(type); }}>
+      <label for="pattern">Pattern</label><input id="pattern" class="mono grow" value=${pattern} onInput=${(e) => setPattern(e.target.value)} />
+      <label for="type">Type</label><select id="type" value=${type} onChange=${(e) => { setType(e.target.value); if (run) search(e.target.value); }}><option value="">any</option>${["stream", "string", "hash", "list", "set", "zset"].map((one) => html`<option key=${one}>${one}</option>`)}</select>
+      ${keys.running ? html`<button type="button" onClick=${keys.stop}>Stop</button>` : html`<button class="primary" type="submit">Search</button>`}</form>
+      <${Status} found=${keys} />
+      ${keys.rows.length ? html`<${Table} label="Keys found" rows=${keys.rows} most=${1000} keyOf=${(one) => one.key} rowClass=${(one) => (one.key === selected ? "on" : "")} columns=${[
+        { name: "Key", of: (one) => one.key, cell: keyLink },
+        { name: "Type", of: (one) => one.type }, { name: "Memory", right: true, of: (one) => one.bytes ?? -1, cell: (one) => size(one.bytes) }]} />` : keys.done ? html`<${Empty}>No key matches.<//>` : null}</div><//>`;
+}
+
 export default function SearchView({ values, overview }) {
   const choices = useMemo(() => streamChoices(overview), [overview]);
-  const keys = useSearch(), entries = useSearch();
-  const [pattern, setPattern] = useState("*"), [type, setType] = useState(values.type || "");
+  const entries = useSearch();
   const [stream, setStream] = useState(values.key), [where, setWhere] = useState(""), [start, setStart] = useState(""), [end, setEnd] = useState("");
+  const [bad, setBad] = useState("");
   useEffect(() => { if (stream === undefined && choices.length) setStream(choices[0].name); }, [choices]);
-  useEffect(() => { if (values.run) keys.run("search/keys", { match: "*", type: values.type }); }, []);
-  const byKey = (event) => { event.preventDefault(); keys.run("search/keys", { match: pattern || "*", type }); };
-  const byField = (event) => { event.preventDefault(); entries.run("search/entries", { key: stream || "", where, start: start || "-", end: end || "+" }); };
+  const byField = (event) => {
+    event.preventDefault();
+    const range = [toPosition(start), toPosition(end)];
+    setBad(range.includes(null) ? "From or To is neither an ID nor a time." : "");
+    if (!range.includes(null)) entries.run("search/entries", { key: stream || "", where, start: range[0] || "-", end: range[1] || "+" });
+  };
   return html`<div class="grid">
-    <${Card} title="Keys" id="h-keys" className="s6">
-      <div class="stack"><form class="row" onSubmit=${byKey}>
-        <label for="pattern">Pattern</label><input id="pattern" class="mono grow" value=${pattern} onInput=${(e) => setPattern(e.target.value)} />
-        <label for="type">Type</label><select id="type" value=${type} onChange=${(e) => setType(e.target.value)}><option value="">any</option>${["stream", "string", "hash", "list", "set", "zset"].map((one) => html`<option key=${one}>${one}</option>`)}</select>
-        ${keys.running ? html`<button type="button" onClick=${keys.stop}>Stop</button>` : html`<button class="primary" type="submit">Search</button>`}</form>
-        <${Status} found=${keys} />
-        ${keys.rows.length ? html`<${Table} label="Keys found" rows=${keys.rows} most=${1000} keyOf=${(one) => one.key} columns=${[
-          { name: "Key", of: (one) => one.key, cell: (one) => html`<a class="mono" href=${link(one.type === "stream" ? "stream" : "bytes", { key: one.key })}><${Name} text=${one.key} /></a>` },
-          { name: "Type", of: (one) => one.type }, { name: "Memory", right: true, of: (one) => one.bytes ?? -1, cell: (one) => size(one.bytes) }]} />` : keys.done ? html`<${Empty}>No key matches.<//>` : null}</div><//>
+    <${KeySearch} title="Keys" id="h-keys" className="s6" />
     <${Card} title="Entries of a stream" id="h-found" className="s6">
       <div class="stack"><form class="stack" onSubmit=${byField}>
         <div class="row"><${Choice} id="of" label="Stream" className="grow" value=${stream || ""} options=${choices} note=${knownStreams(overview)} onInput=${setStream} onPick=${setStream} /></div>
-        <div class="row"><label for="where">Filters</label><input id="where" class="mono grow" placeholder="carrier=UA, delay>30" value=${where} onInput=${(e) => setWhere(e.target.value)} /></div>
-        <div class="row"><label for="from">From</label><input id="from" size="16" placeholder="first" value=${start} onInput=${(e) => setStart(e.target.value)} /><label for="until">To</label><input id="until" size="16" placeholder="last" value=${end} onInput=${(e) => setEnd(e.target.value)} />
-          ${entries.running ? html`<button type="button" onClick=${entries.stop}>Stop</button>` : html`<button class="primary" type="submit">Search</button>`}</div></form>
+        <div class="row"><label for="where">Filters</label><input id="where" class="mono grow" placeholder="carrier=UA, delay>30" value=${where} onInput=${(e) => setWhere(e.target.value)} /><${SavedFilters} stream=${stream} where=${where.trim() ? [where.trim()] : []} onUse=${(found) => setWhere(found.join(", "))} /></div>
+        <div class="row"><label for="from">From</label><input id="from" size="16" placeholder="ID or time" value=${start} onInput=${(e) => setStart(e.target.value)} /><label for="until">To</label><input id="until" size="16" placeholder="ID or time" value=${end} onInput=${(e) => setEnd(e.target.value)} />
+          ${entries.running ? html`<button type="button" onClick=${entries.stop}>Stop</button>` : html`<button class="primary" type="submit">Search</button>`}<span class="bad small" role="status">${bad}</span></div></form>
         <${Status} found=${entries} />
         ${entries.rows.length ? html`<${Table} label="Entries found" rows=${entries.rows} most=${1000} keyOf=${(one) => one.id} columns=${[
           { name: "Entry", cell: (one) => html`<a class="mono nowrap" href=${link("stream", { key: stream, at: one.id })}>${one.id}</a>` },

@@ -1,6 +1,8 @@
 // Stream: timeline with holes and trims, entries as a table that is fetched as it scrolls, live tail, filters, export.
-import { html, useState, useEffect, useRef, useMemo, useCallback, useGet, useFeed, get, go, link, number, perTime, size, duration, moment, timeTicks, msOf, isTime, named } from "./base.js";
+import { html, useState, useEffect, useRef, useMemo, useCallback, useGet, useFeed, get, go, link, query, number, perTime, size, duration, moment, timeTicks, toPosition, msOf, isTime, named } from "./base.js";
 import { Card, Chart, ChooseStream, EntryDetail, KeyPicker, Name, Problem, Empty } from "./parts.js";
+import { Action } from "./actions.js";
+import { SavedFilters } from "./saved.js";
 
 const PAGE = 100, KEEP = 400, ROW = 32;
 const COLUMNS = 12;
@@ -245,14 +247,6 @@ function Live({ stream, where, selected, select }) {
 
 // ---- the view ----
 
-function toPosition(text) {
-  const value = text.trim();
-  if (!value) return "";
-  if (/^\d+(-\d+)?$/.test(value)) return value;
-  const ms = Date.parse(/[zZ]|[+-]\d\d:?\d\d$/.test(value) ? value : value.replace(" ", "T") + (value.length > 10 ? "Z" : "T00:00Z"));
-  return Number.isNaN(ms) ? null : String(ms);
-}
-
 // Where the entries of rillet's streams are, and what the retention keeps.
 function Places({ places }) {
   const kept = places && places.retention;
@@ -271,6 +265,7 @@ export default function StreamView({ place, values, overview, theme }) {
   const where = useMemo(() => (values.where ? values.where.split("\n").filter(Boolean) : []), [values.where]);
   const live = values.live === "1", at = values.at || "";
   const [range, setRange] = useState(null), [selected, select] = useState(null), [word, setWord] = useState(""), [to, setTo] = useState(""), [bad, setBad] = useState(""), [wrong, setWrong] = useState("");
+  const [action, setAction] = useState(null), [done, setDone] = useState(""), [turn, setTurn] = useState(0);
   useEffect(() => { setRange(null); select(null); }, [stream]);
   const { data: facts, error } = useGet(stream !== undefined ? "stream" : "", { key: stream }, [stream], stream);
   const info = (overview && overview.streams.find((one) => one.name === stream && one.age !== null)) || facts;
@@ -289,7 +284,10 @@ export default function StreamView({ place, values, overview, theme }) {
     try { await get("entries", { key: stream, start: "+", end: "-", where: [text] }); } catch (one) { setWrong(one.message); return; }  // an empty range: is it a filter?
     setWrong(""); setWord(""); set({ where: [...where, text].join("\n") });
   };
-  const file = (format) => `/api/export?${new URLSearchParams([["key", stream], ["format", format], ...(range ? [["start", range[0]], ["end", range[1]]] : []), ...where.map((one) => ["where", one])])}`;
+  const file = (format) => `/api/export?${query({ key: stream, format, start: range && range[0], end: range && range[1], where })}`;
+  const finished = (text) => { setAction(null); setDone(text); setTurn((n) => n + 1); };
+  const copied = (entry) => ({ fields: entry.fields.map(([name, value]) => `${name}=${value}`).join("\n") });
+  const ofEntry = (entry) => html`<button type="button" onClick=${() => setAction(["add", {}, copied(entry)])}>Add a copy</button><button type="button" onClick=${() => setAction(["trim", {}, { id: entry.id }])}>Trim</button><button type="button" onClick=${() => setAction(["delete", { ids: [entry.id] }])}>Delete</button>`;
   return html`<div class="grid">
     <div class="row"><${KeyPicker} view="stream" value=${stream} overview=${overview} />
       ${info ? html`<span class="muted small">${number(info.length)} entries · ${size(info.memory && info.memory.total)} · ${number(info.nodes)} nodes · <a href=${link("groups", { key: stream })}>${info.groups.length} groups</a> · <a href=${link("bytes", { key: stream })}>bytes</a>${info.rate !== null && info.rate !== undefined ? ` · ${perTime(info.rate)}` : ""}</span>` : null}</div>
@@ -305,13 +303,15 @@ export default function StreamView({ place, values, overview, theme }) {
     <div class="split ${selected ? "open" : ""}">
       <${Card} title="Entries" id="h-entries" tools=${html`
         <button type="button" aria-pressed=${live} onClick=${() => set({ live: live ? "" : "1", at: "" })}>${live ? "Live" : "Live tail"}</button>
-        <form class="row" onSubmit=${addFilter}><label for="filter">Filter</label><input id="filter" size="20" placeholder="carrier=UA, delay>30" title=${FILTERS} value=${word} onInput=${(e) => setWord(e.target.value)} aria-describedby="filter-bad" /><button type="submit">Add</button></form><span id="filter-bad" class="bad small" role="status">${wrong}</span>
+        <button type="button" onClick=${() => setAction(["add", {}, {}])}>Add an entry</button><span class="muted small" role="status">${done}</span>
+        <form class="row" onSubmit=${addFilter}><label for="filter">Filter</label><input id="filter" size="20" placeholder="carrier=UA, delay>30" title=${FILTERS} value=${word} onInput=${(e) => setWord(e.target.value)} aria-describedby="filter-bad" /><button type="submit">Add</button></form><${SavedFilters} stream=${stream} where=${where} onUse=${(found) => set({ where: found.join("\n") })} /><span id="filter-bad" class="bad small" role="status">${wrong}</span>
         <span class="row"><span class="muted small">Export${range ? " range" : ""}</span><a class="button" href=${file("csv")} download>CSV</a><a class="button" href=${file("jsonl")} download>JSON lines</a><a class="button" href=${file("parquet")} download>Parquet</a></span>`}>
         ${where.length ? html`<p class="row" style=${{ marginBottom: "8px" }}>${where.map((one, n) => html`<button type="button" key=${n} aria-label=${`Remove the filter ${named(one)}`} onClick=${() => set({ where: where.filter((_, m) => m !== n).join("\n") })}><${Name} text=${one} /> ✕</button>`)}</p>` : null}
         ${live ? html`<${Live} key=${stream} stream=${stream} where=${where} selected=${selected} select=${select} />`
-          : html`<${Browse} key=${stream} stream=${stream} where=${where} at=${at} selected=${selected} select=${select} info=${info} place=${place} />`}
+          : html`<${Browse} key=${`${stream} ${turn}`} stream=${stream} where=${where} at=${at} selected=${selected} select=${select} info=${info} place=${place} />`}
       <//>
-      ${selected ? html`<${EntryDetail} stream=${stream} id=${selected} onClose=${() => select(null)} />` : null}
+      ${selected ? html`<${EntryDetail} stream=${stream} id=${selected} onClose=${() => select(null)} tools=${ofEntry} />` : null}
     </div>` : null}
+    ${action ? html`<${Action} name=${action[0]} request=${{ key: stream, ...action[1] }} initial=${action[2]} place=${place} onDone=${(text) => { if (action[0] === "delete") select(null); finished(text); }} onClose=${() => setAction(null)} />` : null}
   </div>`;
 }
