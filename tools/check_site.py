@@ -79,7 +79,7 @@ def internal_names_shown(site: Path) -> list[str]:
     """Return the methods in the reference that are for rillet alone."""
     shown = []
     for page in sorted((site / "reference" / "api").glob("*.html")):
-        kind = next((getattr(module, page.stem) for module in (rillet, rillet.aio) if hasattr(module, page.stem)), None)
+        kind = next((getattr(module, page.stem) for module in (rillet.aio, rillet) if hasattr(module, page.stem)), None)
         names = set(re.findall(r'id="rillet\.[\w.]+\.(\w+)"', page.read_text(encoding="utf-8")))
         shown += [f"{page.stem}.{name}" for name in internal_names(kind) & names] if isinstance(kind, type) else []
     return shown

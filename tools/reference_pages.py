@@ -114,6 +114,7 @@ def commands_page() -> str:
     commands.load()
     parts = [
         "# Commands\n",
+        "*For developers and operators. At its end you have arguments, cost and version of each command.*\n",
         "Generated from the command table. *Since* is the Redis version that introduced a command or an option. The"
         " setting [`compat`](../compatibility.md) selects the server whose behavior rillet shows: a command or an"
         " option exists only if the selected server has it.\n",
@@ -168,6 +169,7 @@ def settings_page() -> str:
     return "\n".join(
         [
             "# Settings\n",
+            "*For operators and developers. At its end you have each setting and its default.*\n",
             "Generated from the declarations. A setting is a directive in redis.conf, an option of `rillet serve`"
             " (`--name value`), an argument of `rillet.open(name_with_underscores=value)` and a parameter of CONFIG"
             " GET. [The server guide](../server.md#settings) explains the most important ones.\n",
@@ -185,6 +187,7 @@ def options_page() -> str:
     return "\n".join(
         [
             "# Spark options\n",
+            "*For data engineers. At its end you have each option of the connector, and its default.*\n",
             "Generated from the connector's tables of options.\n",
             "## Streams\n",
             "[The Spark guide](../spark.md#options) explains them.\n",
@@ -210,7 +213,11 @@ def _option_rows(options: tuple[Option, ...], defaults: object) -> Iterator[str]
 def cli_page() -> str:
     """Return the page of the command line: `--help` of each subcommand."""
     os.environ["COLUMNS"] = "100"
-    parts = ["# Command line\n", "Generated from `--help`.\n"]
+    parts = [
+        "# Command line\n",
+        "*For operators and developers. At its end you have the arguments of each command.*\n",
+        "Generated from `--help`.\n",
+    ]
     for arguments in (["--help"], *([name, "--help"] for name in SUBCOMMANDS)):
         text = io.StringIO()
         with contextlib.redirect_stdout(text), contextlib.suppress(SystemExit):

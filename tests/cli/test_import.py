@@ -259,7 +259,7 @@ def test_function_libraries_that_the_target_has(server: Judge, capsys: Said) -> 
             client.function_load(code)
         target.function_load(other)
         assert main(["import", url(server), url(place)]) == 3
-        assert "function libraries: ERR Library one already exists" in capsys.readouterr().out
+        assert "ERR Library one already exists; choose --merge skip or replace" in capsys.readouterr().out
         assert main(["import", "--merge", "skip", url(server), url(place)]) == 0
         assert (target.fcall("one", 0), target.fcall("two", 0)) == (10, 2)
         assert main(["import", "--merge", "replace", url(server), url(place)]) == 0

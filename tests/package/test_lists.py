@@ -11,6 +11,7 @@ from benchmarks.table import BEGIN, END, HEADLINES
 from rillet import commands
 from rillet.cli import SUBCOMMANDS
 from rillet.runtime.registry import TABLE
+from rillet.runtime.settings.settings import PARAMETERS, Settings
 from tests.package.test_modes import ROOT
 
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -98,3 +99,39 @@ def test_the_readme_has_ten_of_the_measured_rows() -> None:
     assert len(short) == 10
     known = {(row[0], row[1]): row[2:5] for row in full}
     assert [[*row[2:4], row[4].removesuffix(" |")] for row in short] == [known[row[0], row[1]] for row in short]
+
+
+def test_the_guide_to_the_server_has_the_defaults_of_the_settings() -> None:
+    table = page("docs/server.md").split("| setting | default | |\n|---|---|---|\n", 1)[1].split("\n\n", 1)[0]
+    rows = [line.strip("|").split(" | ") for line in table.splitlines()]
+    settings = Settings()
+    compared = 0
+    for names, defaults in ((re.findall(r"`([\w-]+)`", row[0]), row[1].split(", ")) for row in rows):
+        assert set(names) - {"loadmodule"} <= PARAMETERS.keys(), names
+        for name, default in zip(names, defaults * len(names) if len(defaults) == 1 else defaults, strict=False):
+            if name not in (
+                "loadmodule",
+                "save",
+                "client-output-buffer-limit",
+            ):  # no setting; the server's own; in words
+                shown = PARAMETERS[name].show(getattr(settings, PARAMETERS[name].attribute))
+                assert plain(default) == shown, name
+                compared += 1
+    assert compared > 70
+
+
+def plain(default: str) -> str:
+    """Return a default of a guide as CONFIG GET shows it."""
+    text = default.strip("` ")
+    if match := re.fullmatch(r"(\d+)(kb|mb|gb)", text):
+        return str(int(match[1]) << {"kb": 10, "mb": 20, "gb": 30}[match[2]])
+    return "" if text in ("none", "standard output") else text
+
+
+def test_the_guide_lists_every_metric() -> None:
+    source = page("src/rillet/server/metrics.py")
+    kinds = dict(re.findall(r'"([a-z_]+)",\s*"(gauge|counter|info)"', source))
+    table = page("docs/operations.md").split("## Prometheus\n", 1)[1].split("\n\n| ", 1)[1].split("\n\n", 1)[0]
+    listed = {name for line in table.splitlines()[2:] for name in re.findall(r"`([a-z_]+)`", line.split(" | ")[0])}
+    assert len(kinds) > 60
+    assert listed == {f"{name}_total" if kind == "counter" else name for name, kind in kinds.items()}

@@ -418,7 +418,7 @@ class ServerTarget:
             policy = b"REPLACE" if merge == "replace" else b"APPEND"
             (reply,) = connection.replies([(b"FUNCTION", b"RESTORE", records, policy)]) if missing else (b"",)
             if isinstance(reply, ReplyError):
-                return str(reply)
+                return f"{reply}{'; choose --merge skip or replace' if 'already exists' in str(reply) else ''}"
         return ""
 
     def close(self) -> None:
