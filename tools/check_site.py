@@ -47,7 +47,7 @@ GUIDES = {
     "gunicorn": "web.html",
     "celery": "coming-from.html",
     "error message": "problems.html",
-    "memory and disk": "sizes.html",
+    "sizes": "sizes.html",
 }
 """What users look for, each with the guide that must be among the first three results; the first result is a guide."""
 FIRST = 3
