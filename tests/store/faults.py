@@ -77,11 +77,11 @@ class Place(Protocol):
 class Server:
     """A redis-server, or a `rillet serve`, that survives its kills, with a clock that jumps."""
 
-    unit, backward, odds = SECOND, True, 200
+    unit, backward = SECOND, True
 
     def __init__(self, folder: Path, rillets: bool = False) -> None:
         self.folder, self.port, self.offset = folder, free_port(), 0.0
-        self.kills = 0
+        self.kills, self.odds = 0, 1000 if rillets else 200  # Python starts slowly
         binary = redis_binary()
         assert binary is not None
         self._program = [sys.executable, "-m", "rillet", "serve"] if rillets else [binary]

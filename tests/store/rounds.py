@@ -79,7 +79,7 @@ KINDS: dict[str, Callable[[], object]] = {
     "rillet": lambda: _server(True),
     "cluster": _cluster,
 }
-WORLD = 25  # rounds with the same store
+WORLD = 10  # rounds with the same store
 
 
 def available() -> list[str]:
@@ -101,10 +101,13 @@ class Runner:
     def run(self) -> int:
         """Play the rounds of all kinds in turn; return the exit status."""
         options = self.options
-        for first in range(options.seed, options.seed + options.rounds, WORLD):
-            for kind in options.kind:
-                for model in options.model:
-                    self._world(kind, model, range(first, min(first + WORLD, options.seed + options.rounds)))
+        try:
+            for first in range(options.seed, options.seed + options.rounds, WORLD):
+                for kind in options.kind:
+                    for model in options.model:
+                        self._world(kind, model, range(first, min(first + WORLD, options.seed + options.rounds)))
+                self._print()
+        except KeyboardInterrupt:
             self._print()
         return min(self.failures, 1)
 

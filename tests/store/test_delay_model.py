@@ -8,6 +8,7 @@ at any place that a server can notice. A ledger has what was added, retried, ext
     nothing is early        by the clock of the store: neither an entry nor a retry nor an extended message
     the order               by due time, then by the call of `add`, among entries that waited at the same time
     fencing                 `ack`, `retry` and `extend` succeed only if the group lists the message for this hand-out
+    filters                 a loop with `where` receives matching entries only, and leaves the others to loops without
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class Actor:
             self.handler = list(self.next)
             for message in self.handler:
                 # A batch may be checked by several commands: a pause between two of them is one before the hand-out.
-                self.model.handed_out(message, at_once=self.options.batch is None)
+                self.model.handed_out(message, at_once=self.options.batch is None, odd=self.options.where is not None)
 
 
 class Model:
@@ -87,8 +88,9 @@ class Model:
 
     # -- the ledger ------------------------------------------------------------------------------------
 
-    def handed_out(self, message: Message, at_once: bool = True) -> None:
+    def handed_out(self, message: Message, at_once: bool = True, odd: bool = False) -> None:
         n, now = message["n"], self.now()
+        assert message["odd"] == "1" or not odd
         assert now >= self.dues[n], f"{n} is early by {self.dues[n] - now}"
         if at_once:
             assert now >= self.held.get(n, 0.0), f"{n} came {self.held[n] - now} s before its retry"
@@ -106,22 +108,25 @@ class Model:
 
     def add(self) -> None:
         n, kind = str(len(self.dues)), self.random.randrange(3)
+        fields = {"n": n, "odd": int(n) % 2}
         self.added[n] = self.now()
         if kind == 0:
             self.dues[n] = 0.0
-            self.stream.add({"n": n})
+            self.stream.add(fields)
             return
         delay = self.random.choice((0, 1, 2, 5, 9)) * self.unit
         self.dues[n] = self.now() + delay - 0.001 * (self.unit < 1)
-        self.stream.add({"n": n}, delay=delay)
+        self.stream.add(fields, delay=delay)
 
     def start(self) -> None:
         if len(self.actors) < 4:
             backoff = None if self.random.randrange(2) else (lambda _: BACKOFF)
             heartbeat = self.random.randrange(2) == 0
+            filters: Any = self.random.choice(({}, {}, {"where": {"odd": 1}, "skipped": "leave"}))
             options = DeliveryOptions(
                 block=None, claim_idle=self.random.choice((2, 6)) * self.unit, heartbeat=heartbeat, backoff=backoff,
                 batch=self.random.choice((None, None, 2)), collect=self.random.choice((None, 8 * self.unit)),
+                **filters,
             )  # fmt: skip
             self.actors.append(Actor(self, self.random.choice(NAMES), options))
 

@@ -10,6 +10,9 @@ jump. A ledger has what was added, handed out and acknowledged, and checks:
                         `retry` and `extend` raise LeaseLost
     holds               no message that was retried or extended comes before its time, by the clock of the store
     delays              a delayed entry comes once, and not before its time, also if its partition was sealed meanwhile
+
+After a `reset_to`, also one that is killed, what was there before comes once more, beside what is pending; entries that
+were added later come after all of it.
 """
 
 from __future__ import annotations
@@ -23,11 +26,12 @@ import pytest
 
 import rillet
 from rillet import LeaseLost, Message, PartitionedStream, Store
+from rillet.keyspace.helper_keys import consumers_key
 from rillet.store.command_steps import drive, run_step
 from rillet.store.consuming import prefetch
 from rillet.store.consuming.delivery_options import DeliveryOptions, End
 from rillet.store.partitions import delivery, share
-from rillet.store.partitions.upkeep import repartitioned
+from rillet.store.partitions.upkeep import repartitioned, reset_to
 from rillet.testing.clock import StoreClock
 from tests.store.conftest import Frontend
 
@@ -79,6 +83,7 @@ class Model:
                  unit: float) -> None:  # fmt: skip
         self.store, self.random, self.now, self.advance, self.unit = store, random, now, advance, unit
         self.name, self.group = random.choice(("jobs", "{a}jobs}", "50%")), "the:group"
+        self.record = consumers_key(self.name.encode(), self.group.encode())
         self.writers = [self.writer(random.randrange(1, 6), "k")]
         self.writers[0].layout()
         self.writers.append(self.writer())
@@ -90,6 +95,8 @@ class Model:
         self.dues: dict[str, float] = {}  # of the delayed entries
         self.done: set[str] = set()
         self.buried: set[str] = set()  # of these, the dead letters
+        self.replayed: set[str] = set()  # those that a reset delivers again
+        self.resetting = False  # whether a reset was killed, which a consumer will continue
         self.lost: dict[int, Message] = {}  # by id(): messages that a handler must not acknowledge any more
         self.backoff = 4.0 * unit
         self.jump = 0.0
@@ -113,10 +120,11 @@ class Model:
             assert self.may_come(n), f"{n} comes again"
             assert self.now() >= self.dues.get(n, 0.0), f"{n} came {self.dues[n] - self.now()} s before it was due"
             # A batch may be checked by several commands: a pause between two of them is one before the hand-out.
-            if actor.options.batch is None:
+            if actor.options.batch is None and n not in self.replayed:
                 assert self.now() >= self.held.get(n, 0.0), f"{n} came {self.held[n] - self.now()} s before its time"
             for earlier, key in self.keys.items():
-                if key == self.keys[n] and int(earlier) < int(n) and not self.dues.keys() & {earlier, n}:
+                apart = self.dues.keys() & {earlier, n} or n in self.replayed
+                if key == self.keys[n] and int(earlier) < int(n) and not apart:
                     assert earlier in self.done or earlier in together, f"{n} came before {earlier}"
             together.add(n)
             for other in self.actors:
@@ -137,7 +145,7 @@ class Model:
 
         In a cluster the dead letters are in another slot, so a kill may come between one and its acknowledgement.
         """
-        return n not in self.done or (n in self.buried and self.store.transport.clustered)
+        return n not in self.done or n in self.replayed or (n in self.buried and self.store.transport.clustered)
 
     # -- what happens ----------------------------------------------------------------------------------
 
@@ -230,8 +238,38 @@ class Model:
             except (StopIteration, rillet.PartitionMismatch):
                 pass
 
+    def reset(self) -> None:
+        """Let the group begin again; the call may be killed at any place."""
+        if not self.store.execute("EXISTS", self.record):
+            return
+        self.bury()
+        self.replayed = {entry["n"] for entry in self.writers[0]}
+        self.done -= self.replayed
+        steps = reset_to(self.writers[0].key, self.group.encode(), b"0-0")
+        reply: Any = None
+        for _ in range(self.random.choice((1, 2, 3, 99))):
+            try:
+                command = steps.send(reply)
+            except StopIteration:
+                break
+            reply = run_step(self.store, command)
+        else:
+            self.resetting = True
+            return
+        for actor in self.actors:
+            for one in actor.handler:
+                if not one.settled and self.now() >= self.held.get(one["n"], 0.0):
+                    self.lost[id(one)] = one
+
+    def watch_reset(self) -> None:
+        """Note that a reset delivers everything again that was added before it ended."""
+        if self.resetting:
+            self.replayed = set(self.keys)
+            self.resetting = bool(self.store.execute("HEXISTS", self.record, "reset"))
+
     def run(self, steps: int) -> None:
         for _ in range(steps):
+            self.watch_reset()
             kind = self.random.randrange(24)
             if kind < 3:
                 self.add()
@@ -247,6 +285,8 @@ class Model:
                 self.random.choice(self.actors).jump += self.random.choice((-30, -5, 5, 30)) * self.unit
             elif kind == 8 and self.random.randrange(8) == 0:
                 self.writers[0].delete_drained()
+            elif kind == 9 and self.random.randrange(12) == 0:
+                self.reset()
             elif self.actors:
                 self.step(self.random.choice(self.actors))
 
@@ -262,9 +302,10 @@ class Model:
         group = self.writers[0].group(self.group)
         for _ in range(200):
             self.bury()
-            if len(self.done) == added:
+            if len(self.done) == added and group.info().lag == 0:
                 break
             self.advance(5 * self.unit)
+            self.watch_reset()
             for message in group.consumer("last").messages(claim_idle=self.unit, block=None, stop_when_empty=True):
                 assert self.may_come(message["n"])
                 assert message.ack()
