@@ -1,7 +1,7 @@
 """Delayed jobs of arq and taskiq, as their users write them: `PYTHON -m benchmarks.delay_queues NAME PORT MANY FEW`.
 
 PYTHON is that of an environment with arq, taskiq and taskiq-redis: they need an older redis-py than rillet's tests. The
-program prints the three figures of benchmarks/delays.py as JSON. Both run with their default intervals.
+program prints the figures of benchmarks/delays.py as JSON. Both run with their default intervals.
 
     arq        enqueue_job(_defer_by=...), a Worker with 100 jobs at a time
     taskiq     kiq() by a ListRedisScheduleSource, its scheduler, RedisStreamBroker, and a receiver; all in this process
@@ -19,8 +19,9 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 
-def _p99(late: list[float]) -> float:
-    return statistics.quantiles(late, n=100)[98] * 1000
+def _late(late: list[float]) -> dict[str, float]:
+    found = statistics.quantiles(late, n=100)
+    return {"late, p50": found[49] * 1000, "late, p99": found[98] * 1000}
 
 
 async def _arq(port: int, many: int, few: int) -> dict[str, float]:
@@ -57,7 +58,7 @@ async def _arq(port: int, many: int, few: int) -> dict[str, float]:
         await asyncio.sleep(0.01)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    return {"added": added, "moved": moved, "late": _p99(late)}
+    return {"added": added, "moved": moved, **_late(late)}
 
 
 async def _taskiq(port: int, many: int, few: int) -> dict[str, float]:
@@ -98,7 +99,7 @@ async def _taskiq(port: int, many: int, few: int) -> dict[str, float]:
     for task in (receiving, scheduling):
         task.cancel()
     await asyncio.gather(receiving, scheduling, return_exceptions=True)
-    return {"added": added, "late": _p99(late)} if len(late) == few else {"added": added}
+    return {"added": added, **(_late(late) if len(late) == few else {})}
 
 
 def main() -> None:

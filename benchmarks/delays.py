@@ -10,7 +10,7 @@ measured, too (benchmarks/delay_queues.py).
 
     added          delayed entries that one producer adds per second
     moved          due entries that arrive in a handler and are acknowledged per second
-    late           the 99th percentile of the time from the due time to the handler, one entry every 5 ms
+    late           the median and the 99th percentile of the time from the due time to the handler, one entry every 5 ms
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ import statistics
 import subprocess
 import threading
 import time
+from functools import partial
 from typing import Any
 
 import redis
 
 import rillet
-from benchmarks.harness import ROOT, Figure, alternate, redis_server
+from benchmarks.harness import ROOT, Figure, alternate, alternate_several, late_figures, redis_server
 from rillet import Store
 
+LATE = ("late, p50", "late, p99")
 POLL = 0.05  # seconds between two polls of the recipe
 FIELDS: dict[Any, Any] = {"carrier": "UA", "flight": "1545", "origin": "EWR", "dest": "IAH", "delay": "-17"}
 
@@ -96,7 +98,7 @@ def _ours_moved(store: Store, count: int) -> float:
     return speed
 
 
-def _ours_late(store: Store, count: int) -> float:
+def _ours_late(store: Store, count: int) -> tuple[float, float]:
     jobs = store.stream("jobs")
     jobs.add({"due": 0.0}, delay=0)
     late: list[float] = []
@@ -115,7 +117,7 @@ def _ours_late(store: Store, count: int) -> float:
             break
     thread.join()
     store.execute("FLUSHALL")
-    return statistics.quantiles(late[1:], n=100)[98] * 1000
+    return late_figures(late[1:])
 
 
 def _recipe_added(port: int, count: int) -> float:
@@ -132,7 +134,7 @@ def _recipe_moved(port: int, count: int) -> float:
     return count / (time.perf_counter() - started)
 
 
-def _recipe_late(port: int, count: int) -> float:
+def _recipe_late(port: int, count: int) -> tuple[float, float]:
     recipe, producer = Recipe(port), Recipe(port)
 
     def produce() -> None:
@@ -144,7 +146,7 @@ def _recipe_late(port: int, count: int) -> float:
     thread.start()
     found = recipe.handle(count)
     thread.join()
-    return statistics.quantiles([float(one[b"at"]) - float(one[b"due"]) for one in found], n=100)[98] * 1000
+    return late_figures([float(one[b"at"]) - float(one[b"due"]) for one in found])
 
 
 def run(rounds: int, scale: float) -> list[Figure]:
@@ -156,17 +158,17 @@ def run(rounds: int, scale: float) -> list[Figure]:
         for where, place in (("in process", None), ("over the server", f"redis://127.0.0.1:{port}")):
             with rillet.open() if place is None else rillet.connect(place) as store:
                 rows = (
-                    ("added", "entries/s", lambda: _recipe_added(port, many),
-                     lambda store=store: _ours_added(store, many), False),
-                    ("moved to a handler", "entries/s", lambda: _recipe_moved(port, many),
-                     lambda store=store: _ours_moved(store, many), False),
-                    ("late, p99", "ms", lambda: _recipe_late(port, few), lambda store=store: _ours_late(store, few),
-                     True),
+                    ("added", lambda: _recipe_added(port, many), lambda store=store: _ours_added(store, many)),
+                    ("moved to a handler", lambda: _recipe_moved(port, many),
+                     lambda store=store: _ours_moved(store, many)),
                 )  # fmt: skip
-                for what, unit, peer, ours, less in rows:
+                for what, peer, ours in rows:
                     theirs, own = alternate(rounds, peer, ours)
-                    figures.append(Figure(f"delayed entries {what}, {where}", name, theirs, own, unit, None,
-                                          less_is_better=less))  # fmt: skip
+                    figures.append(Figure(f"delayed entries {what}, {where}", name, theirs, own, "entries/s", None))
+                late = alternate_several(rounds, partial(_recipe_late, port, few), partial(_ours_late, store, few))
+                for what, (theirs, own) in zip(LATE, late, strict=True):
+                    figures.append(Figure(f"delayed entries {what}, {where}", name, theirs, own, "ms", None,
+                                          less_is_better=True))  # fmt: skip
             python = os.environ.get("RILLET_DELAY_QUEUES")
             for queue in ("arq", "taskiq") if python and place is not None else ():
                 figures += _beside_queue(str(python), queue, port, rounds, many, few)
@@ -185,10 +187,11 @@ def _beside_queue(python: str, queue: str, port: int, rounds: int, many: int, fe
         with rillet.connect(f"redis://127.0.0.1:{port}") as store:
             store.execute("FLUSHALL")
             own.append({"added": _ours_added(store, many), "moved": _ours_moved(store, many),
-                        "late": _ours_late(store, few)})  # fmt: skip
-    rows = (("added", "added", "entries/s"), ("moved", "moved to a handler", "entries/s"), ("late", "late, p99", "ms"))
+                        **dict(zip(LATE, _ours_late(store, few), strict=True))})  # fmt: skip
+    rows = (("added", "added", "entries/s"), ("moved", "moved to a handler", "entries/s"),
+            *((what, what, "ms") for what in LATE))  # fmt: skip
     return [
         Figure(f"delayed entries {what}, over the server", queue, statistics.median(one[key] for one in theirs),
-               statistics.median(one[key] for one in own), unit, None, less_is_better=key == "late")
+               statistics.median(one[key] for one in own), unit, None, less_is_better=unit == "ms")
         for key, what, unit in rows if all(key in one for one in theirs)
     ]  # fmt: skip

@@ -69,11 +69,25 @@ class Figure:
 
 def alternate(rounds: int, peer: Callable[[], float], ours: Callable[[], float]) -> tuple[float, float]:
     """Run both functions alternately and return their medians."""
+    return alternate_several(rounds, lambda: [peer()], lambda: [ours()])[0]
+
+
+def alternate_several(
+    rounds: int, peer: Callable[[], Sequence[float]], ours: Callable[[], Sequence[float]]
+) -> list[tuple[float, float]]:
+    """Run both functions, which return several figures, alternately; return their medians, a pair for each figure."""
     peers, own = [], []
     for _ in range(rounds):
         peers.append(peer())
         own.append(ours())
-    return statistics.median(peers), statistics.median(own)
+    return [(statistics.median(theirs), statistics.median(found))
+            for theirs, found in zip(zip(*peers, strict=True), zip(*own, strict=True), strict=True)]  # fmt: skip
+
+
+def late_figures(seconds: Sequence[float]) -> tuple[float, float]:
+    """Return the median and the 99th percentile of delays, in milliseconds."""
+    found = statistics.quantiles(seconds, n=100)
+    return found[49] * 1000, found[98] * 1000
 
 
 @contextmanager
