@@ -573,6 +573,25 @@ def test_wrong_options(timed: Group, options: Any, error: type[Exception], text:
 # -- what is seen ------------------------------------------------------------------------------------------------------
 
 
+def test_the_rights_that_an_order_needs(store: Store) -> None:
+    """The rights of docs/workers.md."""
+    stream = store.stream("orders")
+    stream.add_many([{"customer": "a"}, {"customer": "a"}, {"customer": "b"}])
+    rules = "resetkeys ~orders ~rillet:* -@all +@connection +@stream +@hash +@sortedset +eval +time +xread +del +multi"
+    store.execute("ACL", "SETUSER", "default", *rules.split(), "+exec", "+acl")
+    try:
+        consumer = stream.group("g").consumer("one")
+        options: dict[str, Any] = {"order_by": "customer", "claim_idle": 5, "heartbeat": True, "collect": 100}
+        for message in consumer.messages(stop_when_empty=True, **options):
+            message.extend(5)
+            assert message.ack()
+        assert stream.group("g").pending_count() == 0
+        assert stream.group("g").ordered_keys() == []
+    finally:
+        store.execute("ACL", "SETUSER", "default", "allkeys", "+@all")
+
+
+
 def test_what_is_held_and_waits(timed: Group, clock: StoreClock) -> None:
     assert timed.stream.group("billing").create()
     assert timed.ordered_keys() == []

@@ -557,3 +557,33 @@ def test_a_reset_that_was_paused_changes_nothing_later(empty: PartitionedStream[
     loop.share.next = 0.0
     assert loop.handle() == []
     assert empty.group("billing").info().lag == 0
+
+
+def test_the_rights_that_partitions_need(store: Store) -> None:
+    """The rights of docs/partitions.md."""
+    rules = "resetkeys ~orders:* ~rillet:* -@all +@connection +@stream +multi +exec +@hash +@string +@sortedset"
+    store.execute("ACL", "SETUSER", "default", *rules.split(), "+eval", "+time", "+exists", "+acl")
+    try:
+        orders = store.partitioned("orders", 4, "customer")
+        orders.add_many({"customer": n} for n in range(10))
+        orders.add({"customer": 1}, delay=0)
+        group = orders.group("billing")
+        loop = group.consumer("one").messages(claim_idle=5, heartbeat=True, collect=100, timeout=20)
+        for number, message in enumerate(loop, 1):
+            message.extend(5)
+            assert message.ack()
+            if number == 11:
+                break
+        del loop
+        orders.repartition(2)
+        orders.add({"customer": 2})
+        group.reset_to("-")
+        assert sum(message.ack() for message in group.consumer("one").messages(stop_when_empty=True)) == 12
+        assert (group.info().lag, len(orders), orders.delayed_count()) == (0, 12, 0)
+        store.execute("ACL", "SETUSER", "default", "+del", "+unlink")
+        assert orders.delete_drained() == 4
+        assert group.delete()
+        orders.delete()
+    finally:
+        store.execute("ACL", "SETUSER", "default", "allkeys", "+@all")
+    assert list(store.keys()) == []
