@@ -172,7 +172,7 @@ def test_a_function_that_no_module_imports_keeps_its_decorator(modules: dict[str
     assert lines[lines.index("def put(data: bytes, at: cython.int) -> cython.int: ...") - 1] == "#cython.cfunc"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_typed_module_has_its_files_and_old_ones_go(tmp_path: Path) -> None:
     src = Path(__file__).resolve().parents[2] / "src"
     (tmp_path / "rillet.gone.pxd").write_text("")

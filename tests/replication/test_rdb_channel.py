@@ -14,6 +14,7 @@ from tests.judge import Judge, free_port, required_binary, running_redis
 from tests.replication.load import Load, await_equal, differences, info, lasts
 from tests.replication.test_replica_following import client_of, logged, replica_of
 from tests.server.harness import Running, running
+from tests.variants import long
 from tests.waiting import until
 
 WAYS = ("disabled", "on-empty-db", "swapdb", "flushdb")
@@ -136,7 +137,7 @@ def test_a_master(tmp_path: Path, compat: str, kind: str, way: str) -> None:
             assert (stats(master, "sync_full"), stats(master, "sync_partial_ok")) == (1, 1)
 
 
-@pytest.mark.parametrize("way", ["disabled", "swapdb"])
+@pytest.mark.parametrize("way", ["swapdb", *long("disabled")])
 def test_with_tls_and_a_user(tmp_path: Path, way: str) -> None:
     """Both connections use TLS and log in."""
     authority, port = make_authority(tmp_path), free_port()

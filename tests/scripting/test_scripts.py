@@ -17,7 +17,7 @@ from rillet.scripting.scripts import MOST_EVAL_SCRIPTS
 from rillet.store.store import Store
 from tests.differential.wire import Local
 from tests.scripting.cases import CRASHES
-from tests.variants import long_interpreted
+from tests.variants import long, long_interpreted
 
 pytestmark = pytest.mark.both
 
@@ -214,7 +214,7 @@ def test_a_hostile_script_gets_an_answer_and_leaves_the_interpreter_whole(local:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("script", [*CRASHES[:-1], pytest.param(CRASHES[-1], marks=long_interpreted)])
+@pytest.mark.parametrize("script", [*CRASHES[:-1], *long(CRASHES[-1])])
 def test_scripts_that_end_a_real_server_get_an_answer(local: Local, script: str) -> None:
     assert local.run([b"eval", script.encode(), b"0"])
     assert local("eval", "return 5", 0) == 5
