@@ -46,6 +46,11 @@ def test_handled_messages_are_acknowledged(store: Store) -> None:
     assert store.stream("jobs.dead").length() == 0
 
 
+def _settled(worker: rillet.Consumer) -> bool:
+    """Return whether every message is acknowledged or a dead letter, and there is one."""
+    return worker.group.pending_count() == 0 and worker.group.store.stream("jobs.dead").exists()
+
+
 def test_a_handler_that_fails_is_called_again_and_its_message_becomes_a_dead_letter_with_the_error(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -57,7 +62,7 @@ def test_a_handler_that_fails_is_called_again_and_its_message_becomes_a_dead_let
         if message["n"] == "2" or (message["n"] == "3" and message.deliveries == 1):
             raise ValueError(f"bad total of {message['n']}")
 
-    done = worker.run(handle, max_deliveries=3, backoff=QUICK, timeout=0.2)
+    done = worker.run(handle, max_deliveries=3, backoff=QUICK, stop=lambda: _settled(worker))
     assert done == Handled(2, 4)
     assert calls == {"1": 1, "2": 3, "3": 2}
     assert worker.group.pending_count() == 0
@@ -89,8 +94,10 @@ def test_without_a_limit_there_are_no_dead_letters(store: Store) -> None:
     def handle(message: Message) -> None:
         for error in failures:
             raise error
+        handled.set()
 
-    done = worker.run(handle, max_deliveries=None, backoff=_at_once, timeout=0.2)
+    handled = threading.Event()
+    done = worker.run(handle, max_deliveries=None, backoff=_at_once, stop=handled)
     assert done == Handled(1, 7)
     assert store.keys() is not None
     assert not store.stream("jobs.dead").exists()
@@ -141,7 +148,7 @@ def test_a_partitioned_consumer_runs_handlers_too(store: Store) -> None:
     orders.add_many({"customer": n, "n": n} for n in range(20))
     seen: list[int] = []
     worker = orders.group("billing").consumer("w")
-    done = worker.run(lambda message: seen.append(int(message["n"])), concurrency=2, timeout=0.5)
+    done = worker.run(lambda message: seen.append(int(message["n"])), concurrency=2, stop=lambda: len(seen) == 20)
     assert (done, sorted(seen)) == (Handled(20, 0), list(range(20)))
 
 
@@ -308,7 +315,7 @@ def test_the_asyncio_form_awaits_handlers(store: Store) -> None:
             seen.append(message["n"])
 
         done = await (await group).consumer("one").run(handle, concurrency=3, max_deliveries=2, backoff=_at_once,
-                                               timeout=0.2)  # fmt: skip
+                                               stop=lambda: _settled(worker))  # fmt: skip
         assert done == Handled(5, 2)
 
     asyncio.run(main())

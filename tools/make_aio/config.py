@@ -73,7 +73,7 @@ DOCSTRINGS |= {
 BASES = {"Store": ("AsyncRunner", "AsyncKeyCommands")}
 HAND_WRITTEN = {"AsyncRunner": f"{PACKAGE}.aio.runner"}
 # Methods that run a command although their bodies do not show it, and those that yield as they run commands.
-RUNNERS = {"run", "run_many", "id_of", "add_packed", "read_entries", "_handle"}
+RUNNERS = {"run", "run_many", "id_of", "add_packed", "read_entries", "_handle", "_end_loop"}
 YIELDERS = {("CommandRunner", "keys"), ("Store", "keys")}
 # Variables that have no annotation, and the class of their objects.
 VARIABLES = {

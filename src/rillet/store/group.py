@@ -36,7 +36,6 @@ from rillet.errors import (
     NotSent,
     OutcomeUnknown,
     PendingMessages,
-    StoreError,
     StoreTimeout,
 )
 from rillet.keyspace.helper_keys import order_keys, retries_key
@@ -588,9 +587,7 @@ class MessageReader(PublicNames, Generic[T]):
             if beat is not None:
                 beat.stop()
             self.store._loops.discard(prefetched)
-            with contextlib.suppress(StoreError, CommandError):  # the store is closed, or the group is gone
-                drive(self.store, leases.ended(), 0.0)
-                drive(self.store, prefetched.give_back(), 0.0)
+            self.store._end_loop(leases, prefetched)
 
     def __iter__(self) -> Iterator[Message[T]]:
         """Yield messages without end; see `messages`."""

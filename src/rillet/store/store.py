@@ -57,6 +57,7 @@ from rillet.store.arguments.slots import shards_of
 from rillet.store.backends.backend import Backend
 from rillet.store.codecs import Codec
 from rillet.store.command_steps import drive
+from rillet.store.consuming.loop_end import end_loop
 from rillet.store.consuming.prefetch import Prefetched
 from rillet.store.entry import Entry, entries_of, texts
 from rillet.store.group import MultiConsumer
@@ -91,6 +92,7 @@ if TYPE_CHECKING:
     from rillet.store.arguments.entry_packing import EntryPacker
     from rillet.store.channels import Names, Subscription
     from rillet.store.consuming.delivery_options import Stop
+    from rillet.store.consuming.leases import Leases
     from rillet.store.group import MessageReader
     from rillet.store.handling import Handled
     from rillet.store.partitions.stream import PartitionedStream
@@ -177,6 +179,10 @@ class Store(KeyCommands):
         check_length(self._transport, packer.longest)
         count, data = packer.count, packer.take_bytes()
         return patiently(self, lambda transport: transport.add_packed(key, data, count), [[b"XADD"]])
+
+    def _end_loop(self, leases: Leases, prefetched: Prefetched) -> None:
+        """Run the last commands of a loop over messages()."""
+        end_loop(self, leases, prefetched)
 
     def _handle(self, reader: MessageReader[Any], handler: Callable[[Any], object], concurrency: int,
                 signals: Sequence[int] | None, stop: Stop | None, options: dict[str, Any]) -> Handled:  # fmt: skip

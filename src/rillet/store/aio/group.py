@@ -19,7 +19,6 @@ from rillet.errors import (
     NotSent,
     OutcomeUnknown,
     PendingMessages,
-    StoreError,
     StoreTimeout,
 )
 from rillet.keyspace.helper_keys import order_keys, retries_key
@@ -545,9 +544,7 @@ class AsyncMessageReader(PublicNames, Generic[T]):
             if beat is not None:
                 beat.stop()
             self.store._loops.discard(prefetched)
-            with contextlib.suppress(StoreError, CommandError):  # the store is closed, or the group is gone
-                await drive(self.store, leases.ended(), 0.0)
-                await drive(self.store, prefetched.give_back(), 0.0)
+            await self.store._end_loop(leases, prefetched)
 
     def __aiter__(self) -> AsyncIterator[AsyncMessage[T]]:
         """Yield messages without end; see `messages`."""

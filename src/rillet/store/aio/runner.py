@@ -10,15 +10,17 @@ With `appendfsync="always"` a task is suspended until its change is on disk; one
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
-from rillet.errors import TransactionConflict
+from rillet.errors import CommandError, StoreError, TransactionConflict
 from rillet.host.engine_thread import EngineThread
 from rillet.host.recovery import Recovery
 from rillet.protocol.reply_parser import parse_all
+from rillet.store.aio.command_steps import drive
 from rillet.store.aio.subscription import AsyncSubscription
 from rillet.store.arguments.allowed_commands import stateless
 from rillet.store.arguments.argument_limits import UNLIMITED, check_length, check_lengths
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from rillet.store.aio.store import AsyncStore
     from rillet.store.arguments.entry_packing import EntryPacker
     from rillet.store.consuming.delivery_options import Stop
+    from rillet.store.consuming.leases import Leases
     from rillet.store.handling import Handled
     from rillet.store.store import Store
 
@@ -91,6 +94,12 @@ class AsyncRunner:
     async def in_thread(self, function: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:
         """Run a function in a thread; a cancelled task does not stop it."""
         return await in_thread(function, *args, **kwargs)
+
+    async def _end_loop(self, leases: Leases, prefetched: Prefetched) -> None:
+        """Run the last commands of a loop over messages(). The event loop runs them for a loop that is collected."""
+        with contextlib.suppress(StoreError, CommandError):  # the store is closed, or the group is gone
+            await drive(cast("AsyncStore", self), leases.ended(), 0.0)
+            await drive(cast("AsyncStore", self), prefetched.give_back(), 0.0)
 
     async def _handle(
         self, reader: AsyncMessageReader[Any], handler: Callable[[Any], object], concurrency: int,
