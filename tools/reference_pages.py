@@ -80,7 +80,8 @@ def api_pages() -> dict[str, str]:
 
     for name, one in {**classes(rillet), **classes(rillet.aio)}.items():
         pages[name] = (
-            f"# {name}\n\n::: {_path(one)}\n    options: {{ show_root_heading: false, inherited_members: true }}\n"
+            f"# {name}\n\n::: {_path(one)}\n    options:"
+            " { show_root_heading: false, inherited_members: true, show_bases: false }\n"
         )
     records = classes(rillet.records)
     pages["rillet.records"] = "\n".join(["# rillet.records\n", *(f"::: {_path(one)}\n" for one in records.values())])
