@@ -419,6 +419,12 @@ def test_colours_are_for_terminals(tmp_path: Path) -> None:
     with terminal(tmp_path, "stats", "s") as shown:
         shown.expect("\x1b[1mstream")
         assert shown.process.wait(60) == 0
+    with terminal(tmp_path, "dead-letters", "s", "orders") as shown:
+        shown.expect("\x1b[1mstream")
+        assert shown.process.wait(60) == 0
+    with terminal(tmp_path, "check", "s") as shown:
+        shown.expect("\x1b[32msound")
+        assert shown.process.wait(60) == 0
     with terminal(tmp_path, "exec", "s", "GET") as shown:
         shown.expect("\x1b[31m(error) ERR")
         assert shown.process.wait(60) == 1

@@ -142,4 +142,5 @@ class Pages:
             self.until(lambda: self.script("return document.fonts.status === 'loaded'"))
             path = Path(SCREENSHOTS) / f"{name}.png"
             self.driver.save_screenshot(str(path))
+            self.driver.set_window_size(1360, 1043)
             _shrink(path)

@@ -487,6 +487,12 @@ def reads(client: Client) -> None:
     assert client.get("groups", key="orders")["groups"][0]["pending"] == 25
     assert len(client.get("pending", key="orders", group="billing")["pending"]) == 25
     assert client.get("bytes", key="orders")["selected"]["facts"]["tombstones"] == 2
+    for key, kind in (("big", "hash"), ("words", "set"), ("ranks", "zset"), ("list", "list"), ("text", "string")):
+        page = client.get("value", key=key)
+        assert (page["type"], len(page["rows"]) > 0 or kind == "string") == (kind, True)
+    assert client.get("element", key="hash", element="name")["text"] == "ada"
+    assert client.get("letters/streams")["streams"] == []
+    assert client.get("letters/counts", key="orders")["rows"][0]["entries"] == 248
     assert client.post("console", line="XLEN orders")["value"] == "248"
     assert client.lines("search/keys", match="o*")[0]["found"]["key"] == "orders"
     version, found = 0, client.get("overview")
@@ -623,18 +629,20 @@ def test_the_elements_of_each_type(client: Client) -> None:
     facts = client.get("value", key="scores")
     assert (facts["type"], facts["length"], facts["ttl"], facts["matches"]) == ("zset", 2, None, True)
     assert "no such key" in client.get("value", 400, key="nothing")["error"]
-    assert client.get("element", key="hash", at="name")["text"] == "ada"
-    assert client.get("element", key="list", at="3")["text"] == "3"
-    assert client.get("element", key="words", at="a")["hex"] == "61"
-    assert client.get("element", key="scores", at="b")["text"] == "b"
+    assert client.get("element", key="hash", element="name")["text"] == "ada"
+    assert client.get("element", key="list", element="3")["text"] == "3"
+    assert client.get("element", key="words", element="a")["hex"] == "61"
+    assert client.get("element", key="scores", element="b")["text"] == "b"
     for key, at in (("hash", "x"), ("list", "99"), ("words", "x"), ("scores", "x"), ("text", "x")):
-        client.get("element", 404, key=key, at=at)
+        client.get("element", 404, key=key, element=at)
 
 
 def test_times_and_large_elements(store: rillet.Store, inspect: Open) -> None:
     client = inspect(store.path)
     store.execute("PEXPIRE", "scores", 500_000)
     assert 0 < client.get("value", key="scores")["ttl"] <= 500_000
+    store.execute("HSET", "unnamed", "", "no name")
+    assert client.get("element", key="unnamed", element="")["text"] == "no name"
     store.execute("HPEXPIRE", "hash", 500_000, "FIELDS", 1, "name")
     page = client.get("value", key="hash")
     assert page["columns"] == ["Field", "Value", "Expires in (ms)"]
@@ -646,7 +654,7 @@ def test_times_and_large_elements(store: rillet.Store, inspect: Open) -> None:
     page = client.get("value", key="wide")
     assert 1 <= len(page["rows"]) < 10  # a page has a few MiB at most
     assert page["rows"][0][1][1:] == [1_000_020, "cj"]
-    found = client.get("element", key="wide", at="1")
+    found = client.get("element", key="wide", element="1")
     assert (found["bytes"], found["cut"], len(found["text"])) == (1_000_020, True, 65_536)
 
 
@@ -703,4 +711,9 @@ def test_a_cluster(inspect: Open) -> None:
         assert [line.split()[0] for line in shown["commands"]] == ["XADD", "XACK"]
         client.post("act", action="dead-letter", key="orders", group="billing", target="dead",
                     ids=["1795000000000-0"], confirm=shown["confirm"])  # fmt: skip
-        assert len(client.get("entries", key="dead")["entries"]) == 1
+        (letter,) = client.get("letters", key="dead")["entries"]
+        assert letter["letter"]["group"] == "billing"
+        _, commands = act(client, action="requeue-letters", key="dead", ids=[letter["id"]])
+        assert [line.split()[:2] for line in commands] == [["XADD", "orders"], ["XDEL", "dead"]]
+        assert client.get("stream", key="orders")["length"] == 249
+        assert client.get("letters", key="dead")["entries"] == []

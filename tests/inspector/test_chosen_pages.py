@@ -199,6 +199,9 @@ def test_dead_letters_are_requeued_and_dropped(driver: Any, place: tuple[str, ri
         pages.until(lambda: len(cells(pages, "Dead letters")) == 6)
         pages.screenshot("inspector-letters", height=760)
         assert pages.faults(axe) == []
+        pages.click("As a stream", "a")
+        pages.click("By reason, to requeue or drop them", "main a")
+        pages.until(lambda: len(cells(pages, "Dead letters")) == 6)
         pages.click("ValueError: no address", "button.link")
         pages.until(lambda: [row[7] for row in cells(pages, "Dead letters")] == [
             f"n={n} to=customer {n}" for n in (5, 3, 1)])  # fmt: skip

@@ -112,7 +112,8 @@ def test_long_and_empty_names_in_each_view(driver: Any, crowded: str, width: int
             assert driver.title.startswith("(empty name)")
             for key in ("", LONG):
                 for view, word in {"stream": "Exact counts" if "://" not in crowded else "Entries",
-                                   "groups": "Pending workbench", "bytes": "master entry"}.items():  # fmt: skip
+                                   "groups": "Pending workbench", "bytes": "master entry",
+                                   "keys": "The entries", "letters": "By origin and reason"}.items():  # fmt: skip
                     pages.open(view, key=key)
                     pages.see(word)
                     assert whole(), (view, key)

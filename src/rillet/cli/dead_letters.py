@@ -23,7 +23,7 @@ from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
-from rillet.cli.output import guarded
+from rillet.cli.output import coloured, guarded
 from rillet.cli.places import opened, place_arguments, server_url
 from rillet.client.servers import Servers
 from rillet.errors import StoreError
@@ -123,7 +123,8 @@ def _show(store: Store, name: str, options: argparse.Namespace) -> None:
         return
     seconds, _ = map(int, store.execute("TIME"))
     rows = counts_of(_selected(store, name, options), seconds * 1000)
-    print(report_text(rows))
+    head, _, lines = report_text(rows).partition("\n")
+    print(coloured(head, "bold"), lines, sep="\n")
     for letter in islice(_selected(store, name, options), max(0, options.lines)):
         print(letter_text(letter.letter_id or "", letter.reason, letter.fields))
     print(f"{name}: {entries_text(sum(row[4] for row in rows))}", flush=True)

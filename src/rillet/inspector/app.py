@@ -158,7 +158,7 @@ class Api:
 
     async def element(self, request: Request) -> Response:
         """One element of a key with its bytes and JSON tree."""
-        key, at = _text(request, "key"), _text(request, "at")
+        key, at = _text(request, "key"), _text(request, "element")
         return _json(await self.place.ask(lambda store: values.element(store, key, at)))
 
     async def bytes(self, request: Request) -> Response:

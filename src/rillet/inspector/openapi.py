@@ -47,7 +47,7 @@ _READS: tuple[tuple[str, str, str, tuple[Parameter, ...]], ...] = (
         ("match", "string", False, "a glob on fields and members"),
         ("reverse", "boolean", False, "the highest scores of a sorted set first"))),
     ("element", "One element with its bytes and JSON tree", "object", (
-        _KEY, ("at", "string", True, "a field, an index or a member"))),
+        _KEY, ("element", "string", True, "a field, an index or a member; a name may be empty"))),
     ("bytes", "The blocks of a key, one as annotated spans, and the rax of a stream", "object", (
         _KEY, ("at", "string", False, "for a stream: the ID from which nodes are returned"),
         ("block", "integer", False, "the number of the block that is drawn"))),

@@ -10,7 +10,7 @@ export { h, render, Fragment, useState, useEffect, useRef, useMemo, useCallback 
 
 // An empty text is left out, except as a name: Redis allows the empty one. A name that is not there is undefined. Every
 // request and link is about the place of the address, unless it names another one.
-const NAMES = new Set(["key", "stream", "group", "consumer"]);
+const NAMES = new Set(["key", "stream", "group", "consumer", "element"]);
 export const query = (values) => {
   const found = new URLSearchParams();
   for (const [name, value] of Object.entries({ place: parseHash().values.place, ...values }))

@@ -33,7 +33,7 @@ const Text = ({ found }) => html`<div class="stack detail">
 
 function Element({ name, at, shown, onClose }) {
   const [found, set] = useState(null), [error, setError] = useState("");
-  useEffect(() => { set(null); setError(""); get("element", { key: name, at }).then(set, (one) => setError(one.message)); }, [name, at]);
+  useEffect(() => { set(null); setError(""); get("element", { key: name, element: at }).then(set, (one) => setError(one.message)); }, [name, at]);
   return html`<aside class="card detail" aria-label="Element ${shown}"><header><h2 class="mono grow"><${Name} text=${shown} /></h2><button type="button" onClick=${onClose} aria-label="Close the element">✕</button></header>
     <div class="body"><${Problem} text=${error} />${found ? html`<${Text} found=${found} />` : null}</div></aside>`;
 }

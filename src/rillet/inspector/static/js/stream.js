@@ -198,6 +198,7 @@ function Browse({ stream, where, at, selected, select, info, place }) {
   };
   return html`<div>
     <${Problem} text=${found.error} />
+    ${found.rows.some((row) => row.letter) ? html`<p class="note small" style=${{ marginBottom: "8px" }}>These are dead letters. <a href=${link("letters", { key: stream })}>By reason, to requeue or drop them</a></p>` : null}
     <div class="entries" ref=${found.box} onScroll=${found.scrolled} onKeyDown=${keys} tabindex="0" role="region" aria-label="Entries">
       <table><caption class="sr">Entries of ${named(stream)}</caption><${Head} columns=${columns} /><${Rows} rows=${found.rows} columns=${columns} selected=${selected} select=${select} /></table>
       ${!found.rows.length && !found.error ? html`<${Empty}>${found.last ? html`No entry among ${number(found.examined)} matches. <button type="button" onClick=${() => found.load(true)}>Look further</button>` : "No entries here."}<//>` : null}
