@@ -48,7 +48,7 @@ def test_handled_messages_are_acknowledged(store: Store) -> None:
 
 def _settled(worker: rillet.Consumer) -> bool:
     """Return whether every message is acknowledged or a dead letter, and there is one."""
-    return worker.group.pending_count() == 0 and worker.group.store.stream("jobs.dead").exists()
+    return worker.group.store.stream("jobs.dead").exists() and worker.group.pending_count() == 0
 
 
 def test_a_handler_that_fails_is_called_again_and_its_message_becomes_a_dead_letter_with_the_error(
