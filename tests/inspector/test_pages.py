@@ -142,6 +142,27 @@ def test_the_partitions_of_a_stream(driver: Any, flights: rillet.Store) -> None:
     orders.delete()
 
 
+def test_what_waits_in_a_stream(driver: Any, flights: rillet.Store) -> None:
+    jobs = flights.stream("waiting")
+    jobs.add({"n": 1, "customer": "ada"})
+    jobs.add({"n": 2, "customer": "ada"}, delay=3600)
+    jobs.add({"n": 3, "customer": "ada"})
+    retried: Any = jobs.group("retries").consumer("w").messages(claim_idle=60)
+    next(retried).retry(3600)
+    ordered: Any = jobs.group("in order").consumer("w").messages(claim_idle=60, order_by="customer")
+    next(ordered)
+    assert flights.path is not None
+    with running(flights.path) as inspector:
+        pages = Pages(driver, inspector)
+        pages.open("groups", key="waiting")
+        pages.see("1 delayed entries wait. The next one is due", "and was added", "Retries")
+        pages.click("in order", "button.link")
+        pages.see("is in order by customer: 1 keys have pending messages")
+        assert pages.problems() == []
+    retried.close()
+    ordered.close()
+
+
 def test_the_retention_of_a_stream(driver: Any, tmp_path: Path, axe: str) -> None:
     with rillet.open(tmp_path / "s.rillet", stream_memory="64kb") as store:
         events = store.stream("events")
