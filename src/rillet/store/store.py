@@ -57,7 +57,7 @@ from rillet.store.arguments.slots import shards_of
 from rillet.store.backends.backend import Backend
 from rillet.store.codecs import Codec
 from rillet.store.command_steps import drive
-from rillet.store.consuming.loop_end import end_loop
+from rillet.store.consuming.leases import end_loop
 from rillet.store.consuming.prefetch import Prefetched
 from rillet.store.entry import Entry, entries_of, texts
 from rillet.store.group import MultiConsumer

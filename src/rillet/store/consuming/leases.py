@@ -1,4 +1,4 @@
-"""Leases: the messages in the handler of a loop over messages(), their heartbeat, and their retry if they failed.
+"""Leases: the messages in the handler of a loop over messages(), their heartbeat, their retry, and the loop's end.
 
 A message in a handler belongs to its consumer until it was idle for `claim_idle`. With heartbeat=True a thread renews
 it three times in that time, as long as the handler works; the thread ends with the loop, and with the process. It
@@ -13,10 +13,14 @@ With `backoff`, a message that is neither acknowledged nor released when the loo
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import sys
 import threading
 import weakref
+from _thread import get_ident, start_new_thread
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rillet.errors import CommandError, StoreError
 from rillet.loggers import logger
@@ -24,6 +28,10 @@ from rillet.store.arguments.encoding import decode
 from rillet.store.command_steps import Commands, drive
 from rillet.store.consuming.atomic_steps import lease
 from rillet.store.consuming.delays import Backoff, due_time
+
+if TYPE_CHECKING:
+    from rillet.store.consuming.prefetch import Prefetched
+    from rillet.store.store import Store
 
 LOGGER = logger("store")
 BEATS = 3  # renewals in the time of a lease
@@ -126,4 +134,36 @@ def _beat(store: weakref.ref[Any], leases: weakref.ref[Leases], interval: float,
         del held, there
 
 
-__all__ = ["BEATS", "Heartbeat", "Leases"]
+# -- the end of a loop ---------------------------------------------------------------------------------------------
+#
+# A loop that is part of a reference cycle is closed by the garbage collector, which runs in any thread, between any two
+# lines. That thread may hold the lock of the engine, or serve the socket that the last commands of the loop would wait
+# for. So they have a thread of their own then. A loop that ends by itself, by `break` or by close() runs them before it
+# returns.
+
+_collecting = 0  # the thread that runs the garbage collector; at most one does
+
+
+def _note(phase: str, _: dict[str, Any]) -> None:
+    global _collecting
+    _collecting = get_ident() if phase == "start" else 0
+
+
+gc.callbacks.append(_note)
+
+
+def end_loop(store: Store, leases: Leases, prefetched: Prefetched) -> None:
+    """Run the last commands of a loop, in another thread if the garbage collector ends it."""
+    if _collecting != get_ident():
+        _run(store, leases, prefetched)
+    elif not sys.is_finalizing():
+        start_new_thread(_run, (store, leases, prefetched))
+
+
+def _run(store: Store, leases: Leases, prefetched: Prefetched) -> None:
+    with contextlib.suppress(StoreError, CommandError):  # the store is closed, or the group is gone
+        drive(store, leases.ended(), 0.0)
+        drive(store, prefetched.give_back(), 0.0)
+
+
+__all__ = ["BEATS", "Heartbeat", "Leases", "end_loop"]
