@@ -36,7 +36,7 @@ from typing import Any, Protocol
 import pytest
 
 import rillet
-from rillet import OutcomeUnknown, Store
+from rillet import InvalidEntry, OutcomeUnknown, Store
 from rillet.testing.clock import StoreClock
 from tests.cluster import running_cluster, settled
 from tests.judge import await_ready, free_port, redis_binary
@@ -278,6 +278,8 @@ class Faults:
             except OutcomeUnknown:
                 for message in actor.failed[:1]:  # its retry may have replaced the longer time of an extension
                     actor.model.held.pop(message["n"], None)
+                if isinstance(actor.next, InvalidEntry):  # the command of Model.invalid
+                    actor.model.finished(actor.next.entry["n"])
                 actor.model.actors.remove(actor)
                 actor.steps.close()
                 if hasattr(actor.model, "freed"):
