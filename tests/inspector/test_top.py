@@ -164,6 +164,34 @@ def test_inspect_as_a_process(tmp_path: Path) -> None:
     assert (process.returncode, problem) == (0, "")
 
 
+def test_inspect_several_places_as_a_process(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        with rillet.open(tmp_path / name) as store:
+            store.stream(name).add({"n": 1})
+    process = Forked(["inspect", tmp_path / "a", tmp_path / "b", "--port", "0"])
+    try:
+        assert process.stdout is not None
+        for name in ("a", "b"):
+            assert process.stdout.readline().startswith(f"rillet: inspecting {tmp_path / name} (rillet ")
+        found = re.search(r"(https?://127\.0\.0\.1:\d+)/\?token=(\S+)", process.stdout.readline())
+        assert found is not None
+        base, token = found.groups()
+        headers = {"authorization": f"Bearer {token}"}
+        # The open page of the second place does not delay the end either.
+        where = f"{base}/api/feed?place=1"
+        with httpx.stream("GET", where, headers=headers, trust_env=False, timeout=60) as feed:
+            assert next(feed.iter_lines()) == "retry: 2000"
+            process.send_signal(signal.SIGINT)
+            _, problem = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.communicate()
+    assert (process.returncode, problem) == (0, "")
+    status, _, errors = ended("inspect", tmp_path / "a", tmp_path / "missing")
+    assert status == 2
+    assert str(tmp_path / "missing") in errors
+
+
 @pytest.mark.parametrize("name", ["inspect", "top"])
 def test_a_place_that_does_not_exist(tmp_path: Path, name: str) -> None:
     status, _, errors = ended(name, tmp_path / "missing")
