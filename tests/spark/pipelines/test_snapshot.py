@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from rillet.errors import RilletError
 from rillet.spark.options import OptionError
-from rillet.spark.pipelines.cli_arguments import PipelineParser
+from rillet.spark.pipelines.cli_arguments import PipelineParser, common_arguments
 from rillet.spark.pipelines.snapshot import CORRUPT, add_arguments, report, run, task
 from rillet.spark.pipelines.snapshot import snapshot as snapshot_of
 from tests.judge import Judge
@@ -109,11 +110,19 @@ def test_tables_and_the_report_have_the_keys_of_the_file(
     monkeypatch.setattr(MODULE, "open_session", lambda *_: spark)
     parser = PipelineParser(prog="x")
     add_arguments(parser)
+    common_arguments(parser)
     given: Any = parser.read([str(files), "--out", str(tmp_path / "out"), "--tables", "groups"], MODULE)
     assert run(given) == 1
     lines = capsys.readouterr().out.splitlines()
     assert any(line.startswith(f"DAMAGED {files / 'torn.rdb'}: offset ") for line in lines)
     assert lines[-1].startswith("2 files, ")
     assert lines[-1].endswith("1 file could not be read completely")
+    given.json = True
+    assert run(given) == 1
+    found = json.loads(capsys.readouterr().out)
+    damage = {Path(one["file"]).name: one["damage"] for one in found["files"]}
+    assert damage["whole.rdb"] is None
+    assert "offset" in damage["torn.rdb"]
+    assert found["types"]
     groups = spark.read.parquet(str(tmp_path / "out" / "groups")).where("group IS NOT NULL")
     assert groups.select("stream", "pending", "length").distinct().collect() == [("events", 9, 300)]
