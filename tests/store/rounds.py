@@ -149,11 +149,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.kind, options.model = options.kind or available(), options.model or list(MODELS)
     if options.seed is None:
         options.seed = random.randrange(1 << 31)
-    logging.getLogger("rillet").setLevel(logging.CRITICAL)
     print(f"rillet {rillet.__version__} {'compiled' if rillet.compiled() else 'interpreted'}, seed {options.seed}",
           flush=True)  # fmt: skip
     return Runner(options).run()
 
 
 if __name__ == "__main__":
+    logging.getLogger("rillet").setLevel(logging.CRITICAL)
     sys.exit(main())
