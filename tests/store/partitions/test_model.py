@@ -69,7 +69,8 @@ class Actor:
                     message = self.failed.pop(0)
                     if not reply:  # not lost
                         last = self.options.max_deliveries == message.deliveries  # a dead letter at once
-                        self.model.held[message["n"]] = before + (0.0 if last else self.model.backoff)
+                        until = before + (0.0 if last else self.model.backoff)
+                        self.model.held[message["n"]] = until - 0.001 * (self.model.unit < 1)  # floats are rounded
                 self.next = self.steps.send(reply)
         if isinstance(self.next, tuple):
             assert not self.failed
