@@ -90,8 +90,9 @@ def _end_at_interrupts() -> None:
     """Let ^C end this process without a traceback: the command is done, and the interpreter has yet to end."""
     import signal
 
-    with suppress(ValueError):  # in another thread than the main one
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a server ignores it by now
+        with suppress(ValueError):  # in another thread than the main one
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _run(given: list[str]) -> int:
