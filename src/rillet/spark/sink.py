@@ -17,6 +17,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
@@ -98,11 +99,12 @@ class _Writer(InTask):
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Append the rows of a write task to their streams."""
         with plainly(), Servers(self.options) as servers:
+            first = next(iterator, None)  # the reader of the rows notes their order before it yields some
             sender, identity = self._sender(servers)
             with closing(sender):
-                for number, batch in enumerate(iterator):
-                    if not number:
-                        self.layout.check(batch)
+                if first is not None:
+                    self.layout.check(first)
+                for batch in iterator if first is None else chain((first,), iterator):
                     sender.send(batch)
                 require_all_rows()
                 rows = sender.finish()
