@@ -76,6 +76,7 @@ class Actor:
             assert len(keys) == len(set(keys))
             # A batch may be checked by several commands, and a pause between two of them may be longer than the lease.
             began = before if self.options.batch is None else self.since
+            began = min(began, self.model.now())  # the clock may have jumped back since
             if self.options.batch is None or self.model.now() - began < self.lease / 2:
                 for message in self.handler:  # a collection may come between two of these commands, too
                     if self.options.batch is None or self.model.owns(message):
