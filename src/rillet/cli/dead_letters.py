@@ -31,7 +31,7 @@ from rillet.spark.options import parse
 from rillet.spark.pipelines.letter_text import entries_text, letter_text, report_text, requeued_text
 from rillet.spark.pipelines.letters import Letter, counts_of, letter_of
 from rillet.spark.pipelines.requeue import RequeueSummary, put_back
-from rillet.store.consuming.dead_letters import own_fields
+from rillet.store.consuming.dead_letters import is_letter
 from rillet.store.entry import Entry
 from rillet.store.store import Store
 from rillet.types.stream.id import StreamID
@@ -97,7 +97,7 @@ def _dead(store: Store) -> Iterator[str]:
     """Yield the names of the streams whose last entry has the origin of a dead letter."""
     for stream in store.streams():
         last = stream.last()
-        if last is not None and len(own_fields(last.flat)) < len(last.flat):
+        if last is not None and is_letter(last.flat):
             yield stream.name
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from rillet.inspector.streams import entry_json, origin_json
 from rillet.inspector.text import to_text
 from rillet.store.arguments.encoding import parse_id
-from rillet.store.consuming.dead_letters import Origin, origin_of, own_fields
+from rillet.store.consuming.dead_letters import Origin, is_letter, origin_of
 from rillet.store.store import Store
 
 EXAMINED = 10_000
@@ -49,7 +49,7 @@ def letter_streams(store: Store, names: Iterable[bytes]) -> list[dict[str, Any]]
         some = every[at : at + _MANY]
         lasts = store.run_many([[b"XREVRANGE", name, b"+", b"-", b"COUNT", b"1"] for name in some], raises=False)
         for name, rows in zip(some, lasts, strict=True):
-            if not isinstance(rows, list) or not rows or len(own_fields(rows[0][1])) == len(rows[0][1]):
+            if not isinstance(rows, list) or not rows or not is_letter(rows[0][1]):
                 continue
             (first_id, _), = store.run([b"XRANGE", name, b"-", b"+", b"COUNT", b"1"]) or [rows[0]]
             found.append({

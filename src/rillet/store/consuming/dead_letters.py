@@ -45,6 +45,11 @@ def letter(
             b"_deliveries", b"%d" % deliveries]  # fmt: skip
 
 
+def is_letter(flat: list[bytes]) -> bool:
+    """Return whether an entry ends with the fields of a dead letter."""
+    return len(own_fields(flat)) < len(flat)
+
+
 def origin_of(flat: list[bytes]) -> Origin:
     """Return the origin that an entry of a dead-letter stream names."""
     every = dict(zip(flat[::2], flat[1::2], strict=True))
@@ -70,4 +75,5 @@ def own_fields(flat: list[bytes]) -> list[bytes]:
     return flat
 
 
-__all__ = ["BY_HAND", "META", "OLD_META", "REASONS", "TOO_OFTEN", "Origin", "letter", "origin_of", "own_fields"]
+__all__ = ["BY_HAND", "META", "OLD_META", "REASONS", "TOO_OFTEN", "Origin", "is_letter", "letter", "origin_of",
+           "own_fields"]  # fmt: skip
