@@ -14,6 +14,7 @@ agreed on. Ready is when every node says cluster_state:ok, knows all others, and
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import tempfile
@@ -72,11 +73,16 @@ class Node:
 
 @dataclass
 class Cluster:
-    """The nodes: three masters, then their replicas in the same order."""
+    """The nodes: three masters, then their replicas in the same order.
+
+    environment: the variables that a node has beside those of this process.
+    """
 
     nodes: list[Node]
     binary: str
     durable: bool = False
+    environment: Callable[[Node], dict[str, str]] = lambda _: {}
+    node_timeout_ms: int = NODE_TIMEOUT_MS
 
     @property
     def url(self) -> str:
@@ -89,10 +95,12 @@ class Cluster:
             self.binary, "--port", str(node.port), "--bind", "127.0.0.1", "--dir", str(node.folder), "--save", "",
             "--appendonly", "yes" if self.durable else "no", "--appendfsync", "always",
             "--cluster-enabled", "yes", "--cluster-port", str(node.bus),
-            "--cluster-node-timeout", str(NODE_TIMEOUT_MS), "--cluster-config-file", "nodes.conf",
+            "--cluster-node-timeout", str(self.node_timeout_ms), "--cluster-config-file", "nodes.conf",
             "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1", "--enable-debug-command", "yes",
         ]  # fmt: skip
-        node.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        node.process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, **self.environment(node)}
+        )
         await_ready(node.port, node.process)
         node.id = node.run("CLUSTER", "MYID").decode()
 
@@ -197,11 +205,12 @@ class Moving:
 
 
 @contextmanager
-def running_cluster(replicas: bool = False, binary: str | None = None, durable: bool = False) -> Iterator[Cluster]:
+def running_cluster(replicas: bool = False, binary: str | None = None, durable: bool = False,
+                    **options: Any) -> Iterator[Cluster]:  # fmt: skip
     """Start three masters, with a replica of each where wanted; all is ready. durable: a node survives its kill."""
     program = binary or redis_binary()
     assert program is not None, "redis-server is not installed"
-    cluster = Cluster([], program, durable)
+    cluster = Cluster([], program, durable, **options)
     try:
         for number in range(2 * MASTERS if replicas else MASTERS):
             folder = Path(tempfile.mkdtemp(prefix="rillet-cluster-"))

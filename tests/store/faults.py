@@ -14,7 +14,8 @@ The places, each a store with these faults:
                   libfaketime adds an offset to its clock, which the test writes to a file
     Clock         a store in memory with a StoreClock, which is set back here; it cannot be killed
     Owner         a directory that another process owns, which is killed once in a round: then this process owns it
-    Cluster       three masters with appendfsync always, of which one at a time is killed and started again
+    Cluster       three redis-servers with appendfsync always, of which one at a time is killed and started again.
+                  Each has its own clock: what is due is due by the clock of the node that has the stream
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ import pytest
 
 import rillet
 from rillet import InvalidEntry, OutcomeUnknown, Store
+from rillet.client.cluster import SLOTS, slot_of
 from rillet.testing.clock import StoreClock
-from tests.cluster import running_cluster, settled
+from tests.cluster import MASTERS, Node, running_cluster, settled
 from tests.judge import await_ready, free_port, redis_binary
 from tests.store import test_delay_model, test_order_model
 from tests.store.partitions import test_model
@@ -46,6 +48,7 @@ from tests.store.process import Other
 
 LIBRARY = next(iter(glob("/usr/lib/*/faketime/libfaketime.so.1")), None)
 MODELS: dict[str, Any] = {"delays": test_delay_model, "order": test_order_model, "partitions": test_model}
+KEY = b"{a}jobs}"  # the stream of the models of delays and of the order
 SECOND = 0.999  # a second of the models where clocks jump; below 1 they expect that time passes between two commands
 
 
@@ -64,8 +67,11 @@ class Place(Protocol):
     def opened(self, random: Random) -> Any:
         """Return the empty store of a round, as a context manager."""
 
-    def now(self) -> float:
-        """Return the time of its clock, in seconds since 1970."""
+    def now(self, key: bytes = KEY) -> float:
+        """Return the time of its clock, in seconds since 1970; of a cluster, that of the node that has the key."""
+
+    def latest(self) -> float:
+        """Return the greatest time of its clocks."""
 
     def jump(self, seconds: float) -> None:
         """Let the time pass, or set the clock back."""
@@ -74,13 +80,43 @@ class Place(Protocol):
         """End the process of the store; return when there is another one."""
 
 
+class FakeClock:
+    """A clock of a process, that of the machine and an offset, by libfaketime. place: a file with the offset."""
+
+    def __init__(self, place: Path) -> None:
+        self._place, self._offset = place, 0.0
+        self.jump(0.0)
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables of a process with this clock."""
+        assert LIBRARY is not None
+        # jemalloc reads the clock before libfaketime can begin; with the C library in front, its malloc is used.
+        # Without its "monotonic fix", libfaketime leaves the waits of Python's threads alone, which it makes very slow.
+        return {
+            "FAKETIME_FORCE_MONOTONIC_FIX": "0",
+            "LD_PRELOAD": f"{LIBRARY}:libc.so.6", "FAKETIME_TIMESTAMP_FILE": str(self._place),
+            "FAKETIME_NO_CACHE": "1", "FAKETIME_DONT_FAKE_MONOTONIC": "1", "DONT_FAKE_MONOTONIC": "1",
+        }  # fmt: skip
+
+    def jump(self, seconds: float) -> None:
+        """Change the offset."""
+        self._offset += seconds
+        new = self._place.with_suffix(".new")
+        new.write_text(f"{self._offset:+.3f}\n")
+        new.replace(self._place)
+
+    def now(self) -> float:
+        """Return its time, in seconds since 1970."""
+        return time.time() + float(f"{self._offset:.3f}")
+
+
 class Server:
     """A redis-server, or a `rillet serve`, that survives its kills, with a clock that jumps."""
 
     unit, backward = SECOND, True
 
     def __init__(self, folder: Path, rillets: bool = False) -> None:
-        self.folder, self.port, self.offset = folder, free_port(), 0.0
+        self.folder, self.port, self._clock = folder, free_port(), FakeClock(folder / "offset")
         self.kills, self.odds = 0, 1000 if rillets else 200  # Python starts slowly
         binary = redis_binary()
         assert binary is not None
@@ -88,17 +124,10 @@ class Server:
         self._start()
 
     def _start(self) -> None:
-        self.jump(0.0)
-        assert LIBRARY is not None
-        # jemalloc reads the clock before libfaketime can begin; with the C library in front, its malloc is used.
-        clock = {
-            "LD_PRELOAD": f"{LIBRARY}:libc.so.6", "FAKETIME_TIMESTAMP_FILE": str(self.folder / "offset"),
-            "FAKETIME_NO_CACHE": "1", "FAKETIME_DONT_FAKE_MONOTONIC": "1", "DONT_FAKE_MONOTONIC": "1",
-        }  # fmt: skip
         self._process = subprocess.Popen(
             [*self._program, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--save", "",
              "--appendonly", "yes", "--appendfsync", "always"],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, **clock},
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, **self._clock.environment()},
         )  # fmt: skip
         await_ready(self.port, self._process)
 
@@ -118,13 +147,12 @@ class Server:
         self._process.wait(timeout=60)
 
     def jump(self, seconds: float) -> None:
-        self.offset += seconds
-        place = self.folder / "offset"
-        place.with_suffix(".new").write_text(f"{self.offset:+.3f}\n")
-        place.with_suffix(".new").replace(place)
+        self._clock.jump(seconds)
 
-    def now(self) -> float:
-        return time.time() + float(f"{self.offset:.3f}")
+    def now(self, key: bytes = KEY) -> float:
+        return self._clock.now()
+
+    latest = now
 
 
 class Clock:
@@ -138,8 +166,10 @@ class Clock:
         with self._clock.open() as store:
             yield store
 
-    def now(self) -> float:
+    def now(self, key: bytes = KEY) -> float:
         return self._clock.time()
+
+    latest = now
 
     def jump(self, seconds: float) -> None:
         self._clock._move(round(seconds * 1000))
@@ -159,14 +189,13 @@ class Real:
     @contextmanager
     def opened(self, random: Random) -> Iterator[Store]:
         assert self.store is not None
-        if not self.store.transport.clustered:
-            self.store.execute("FLUSHALL")
-        elif keys := list(self.store.keys()):
-            self.store.delete(*keys)
+        self.store.execute("FLUSHALL")
         yield self.store
 
-    def now(self) -> float:
+    def now(self, key: bytes = KEY) -> float:
         return time.time()
+
+    latest = now
 
     def jump(self, seconds: float) -> None:
         until = time.time() + seconds
@@ -200,27 +229,51 @@ class Owner(Real):
             self.kills += 1
 
 
-class Cluster(Real):
-    """Three masters that survive their kills. A killed one serves again after two seconds, so kills are rare."""
+class Cluster:
+    """Three redis-servers that survive their kills, each with a clock that jumps."""
 
-    odds = 2000
+    unit, backward, odds = SECOND, True, 200
 
     def __init__(self) -> None:
+        self.kills = 0
+        self._random = Random(0)
+        self._clocks: dict[int, FakeClock] = {}
         self._stack = ExitStack()
-        self._cluster = self._stack.enter_context(running_cluster(durable=True))
-        super().__init__(self._stack.enter_context(rillet.connect(self._cluster.url)))
+        # The nodes' patience is measured by their clocks, so it must be longer than the jumps of a round.
+        self._cluster = self._stack.enter_context(
+            running_cluster(durable=True, environment=self._environment, node_timeout_ms=24 * 3600 * 1000)
+        )
+        self._store = self._stack.enter_context(rillet.connect(self._cluster.url))
+
+    def _environment(self, node: Node) -> dict[str, str]:
+        if node.number not in self._clocks:
+            self._clocks[node.number] = FakeClock(node.folder / "offset")
+        return self._clocks[node.number].environment()
 
     @contextmanager
     def opened(self, random: Random) -> Iterator[Store]:
         self._random = Random(random.random())
-        with super().opened(random) as store:
-            yield store
+        self._cluster.flush()
+        for clock in self._clocks.values():
+            clock.jump(time.time() - clock.now() + self._random.choice((0, 0, 0.5, -0.5, 5, -5, 40, -40)))
+        yield self._store
+
+    def now(self, key: bytes = KEY) -> float:
+        return self._clocks[min(slot_of(key) // (SLOTS // MASTERS), MASTERS - 1)].now()
+
+    def latest(self) -> float:
+        return max(clock.now() for clock in self._clocks.values())
+
+    def jump(self, seconds: float) -> None:
+        for clock in self._clocks.values():
+            clock.jump(seconds * self._random.choice((1, 1, 1, 0.5, 2)))
 
     def kill(self) -> None:
         node = self._random.choice(self._cluster.nodes)
         self.kills += 1
         self._cluster.kill(node)
         self._cluster.start(node)
+        self._clocks[node.number].jump(2.5)  # a master serves two seconds after its start, by its clock
         self._cluster.wait(lambda: settled(self._cluster), "the cluster serves all slots")
 
     def end(self) -> None:
@@ -243,10 +296,11 @@ class Faults:
         if not (self.on and self.place.backward) or self.random.randrange(3):
             self.place.jump(seconds)
             return
-        now, model = self.place.now() + 0.002, self.model
+        now, latest, model = self.place.now() + 0.002, self.place.latest() + 0.002, self.model
         if not isinstance(model, test_order_model.Model):
-            model.dues = {n: 0.0 if due <= now else due for n, due in model.dues.items()}
-        model.held = {n: until for n, until in model.held.items() if until > now}
+            model.dues = {n: 0.0 if due <= latest else due for n, due in model.dues.items()}
+        at = getattr(model, "at", {})
+        model.held = {n: until for n, until in model.held.items() if until > self.place.now(at.get(n, KEY)) + 0.002}
         if isinstance(model, test_order_model.Model):
             model.leases = {n: lease for n, lease in model.leases.items() if lease[1] > now}
         self.place.jump(-seconds)

@@ -10,7 +10,7 @@ not agree. The models and their ledgers are described in their modules, the faul
     clock       in memory, with a clock that jumps                      memory      rillet.open()
     directory   rillet.open(path)                                       attached    its owner is killed
     socket      rillet.connect, to a rillet in this process             redis       a redis-server with kills and jumps
-    rillet      `rillet serve` with kills and jumps                     cluster     three redis-servers with kills
+    rillet      `rillet serve` with kills and jumps                     cluster     three redis-servers, as redis
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ WORLD = 10  # rounds with the same store
 
 def available() -> list[str]:
     """Return the kinds that this machine has."""
-    absent = {*(() if redis_binary() else ("redis", "cluster")), *(() if LIBRARY else ("redis", "rillet"))}
+    absent = {*(() if redis_binary() else ("redis", "cluster")), *(() if LIBRARY else ("redis", "rillet", "cluster"))}
     return [kind for kind in KINDS if kind not in absent]
 
 

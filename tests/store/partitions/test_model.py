@@ -11,6 +11,8 @@ jump. A ledger has what was added, handed out and acknowledged, and checks:
     holds               no message that was retried or extended comes before its time, by the clock of the store
     delays              a delayed entry comes once, and not before its time, also if its partition was sealed meanwhile
 
+`now` returns the time of the node of a cluster that has the key: what is due is due by the clock of its partition.
+
 After a `reset_to`, also one that is killed, what was there before comes once more, beside what is pending; entries that
 were added later come after all of it.
 """
@@ -31,6 +33,7 @@ from rillet.store.command_steps import drive, run_step
 from rillet.store.consuming import prefetch
 from rillet.store.consuming.delivery_options import DeliveryOptions, End
 from rillet.store.partitions import delivery, share
+from rillet.store.partitions.layout import keys_of, partition_of
 from rillet.store.partitions.upkeep import repartitioned, reset_to
 from rillet.testing.clock import StoreClock
 from tests.store.conftest import Frontend
@@ -63,7 +66,7 @@ class Actor:
                 self.handler = []
                 self.next = next(self.steps)
             else:
-                before = self.model.now()
+                before = self.model.time_of(self.failed[0]) if self.failed else 0.0
                 reply = run_step(self.model.store, self.next)
                 if self.failed:
                     message = self.failed.pop(0)
@@ -80,7 +83,7 @@ class Actor:
 class Model:
     """A store, its consumers, and the ledger."""
 
-    def __init__(self, store: Store, random: Random, now: Callable[[], float], advance: Callable[[float], None],
+    def __init__(self, store: Store, random: Random, now: Callable[..., float], advance: Callable[[float], None],
                  unit: float) -> None:  # fmt: skip
         self.store, self.random, self.now, self.advance, self.unit = store, random, now, advance, unit
         self.name, self.group = random.choice(("jobs", "{a}jobs}", "50%")), "the:group"
@@ -93,6 +96,7 @@ class Model:
         self.changes: list[tuple[Any, Any]] = []  # changes of the number of partitions, and the next command of each
         self.keys: dict[str, str] = {}
         self.held: dict[str, float] = {}  # the time before which nobody may receive it
+        self.at: dict[str, bytes] = {}  # the partition from which it was received
         self.dues: dict[str, float] = {}  # of the delayed entries
         self.done: set[str] = set()
         self.buried: set[str] = set()  # of these, the dead letters
@@ -104,6 +108,9 @@ class Model:
 
     def writer(self, partitions: int | None = None, by: str | None = None) -> PartitionedStream[Any]:
         return self.store.partitioned(self.name, partitions, by)
+
+    def time_of(self, message: Message) -> float:
+        return self.now(message.stream.key)
 
     @contextmanager
     def clock_of(self, actor: Actor) -> Iterator[None]:
@@ -117,12 +124,13 @@ class Model:
         self.bury()
         together: set[str] = set()
         for message in messages:
-            n = message["n"]
+            n, now = message["n"], self.time_of(message)
+            self.at[n] = message.stream.key
             assert self.may_come(n), f"{n} comes again"
-            assert self.now() >= self.dues.get(n, 0.0), f"{n} came {self.dues[n] - self.now()} s before it was due"
+            assert now >= self.dues.get(n, 0.0), f"{n} came {self.dues[n] - now} s before it was due"
             # A batch may be checked by several commands: a pause between two of them is one before the hand-out.
             if actor.options.batch is None and n not in self.replayed:
-                assert self.now() >= self.held.get(n, 0.0), f"{n} came {self.held[n] - self.now()} s before its time"
+                assert now >= self.held.get(n, 0.0), f"{n} came {self.held[n] - now} s before its time"
             for earlier, key in self.keys.items():
                 apart = self.dues.keys() & {earlier, n} or n in self.replayed
                 if key == self.keys[n] and int(earlier) < int(n) and not apart:
@@ -130,7 +138,8 @@ class Model:
             together.add(n)
             for other in self.actors:
                 for one in other.handler if other is not actor else ():
-                    held = self.now() < self.held.get(one["n"], 0.0)  # extended, in a batch of which others are lost
+                    # One that was extended, in a batch of which others are lost.
+                    held = self.time_of(one) < self.held.get(one["n"], 0.0)
                     if self.keys[one["n"]] == self.keys[n] and not one.settled and not held:
                         self.lost[id(one)] = one
         actor.handler = messages
@@ -148,6 +157,12 @@ class Model:
         """
         return n not in self.done or n in self.replayed or (n in self.buried and self.store.transport.clustered)
 
+    def places_of(self, value: bytes) -> list[bytes]:
+        """Return the partition that receives a value now, and the next one if its number changes."""
+        layout = self.writers[0].layout()
+        after = keys_of(layout.name, layout.epoch + 1, layout.next) if layout.next else ()
+        return [layout.key_for(value), *([after[partition_of(value, len(after))]] if after else [])]
+
     # -- what happens ----------------------------------------------------------------------------------
 
     def add(self) -> None:
@@ -161,7 +176,9 @@ class Model:
             some.append({"n": n, "k": key})
         if self.random.randrange(4) == 0:
             seconds = self.random.choice((0, 1, 4, 12)) * self.unit
-            self.dues |= dict.fromkeys((one["n"] for one in some), self.now() + seconds - 0.001 * (self.unit < 1))
+            for one in some:
+                now = min(map(self.now, self.places_of(one["k"].encode())))
+                self.dues[one["n"]] = now + seconds - 0.001 * (self.unit < 1)
             assert len(writer.add_many(some, delay=seconds)) == len(some)
         elif len(some) > 1:
             assert len(writer.add_many(some)) == len(some)
@@ -204,7 +221,7 @@ class Model:
     def act(self, actor: Actor, message: Message) -> bool:
         """Do something with a message in a handler; return whether the handler goes on with it."""
         n, seconds = message["n"], self.random.choice((1, 3, 7)) * self.unit
-        now, lost = self.now(), id(message) in self.lost
+        now, lost = self.time_of(message), id(message) in self.lost
         kind = self.random.randrange(7)
         try:
             match kind:
@@ -259,7 +276,7 @@ class Model:
             return
         for actor in self.actors:
             for one in actor.handler:
-                if not one.settled and self.now() >= self.held.get(one["n"], 0.0):
+                if not one.settled and self.time_of(one) >= self.held.get(one["n"], 0.0):
                     self.lost[id(one)] = one
 
     def watch_reset(self) -> None:
@@ -343,7 +360,7 @@ def _clock(model: Model) -> Iterator[None]:
 def _round(seed: object, steps: int = 250) -> None:
     clock = StoreClock(1_700_000_000)
     with clock.open() as store:
-        model = Model(store, Random(str(seed)), clock.time, clock.advance, 1)
+        model = Model(store, Random(str(seed)), lambda *_: clock.time(), clock.advance, 1)
         with _clock(model):
             model.run(steps)
             model.finish()
@@ -352,7 +369,7 @@ def _round(seed: object, steps: int = 250) -> None:
 def _real_round(store: Store, seed: object) -> None:
     """A round on a store with a real clock, in which a second takes some milliseconds."""
 
-    def now() -> float:
+    def now(*_: bytes) -> float:
         seconds, microseconds = map(int, store.execute("TIME"))
         return seconds + microseconds / 1e6
 
