@@ -18,8 +18,6 @@ from importlib import import_module
 from rillet.cli.ends import INTERRUPTED, interrupted
 from rillet.errors import RilletError
 from rillet.extras import require
-from rillet.spark.java import JavaMissing
-from rillet.spark.options import OptionError
 
 PIPELINES: dict[str, str] = {
     "archive": "write streams to Parquet files by date, each entry exactly once; optionally trim archived entries",
@@ -30,6 +28,7 @@ PIPELINES: dict[str, str] = {
     "lag": "show groups and consumers over time: lag, pending entries, their age and deliveries",
     "migrate": "copy streams with groups, pending entries and counters to another server, and verify them",
     "dead-letters": "list failed entries by group, reason and age; requeue a selection into its stream",
+    "run": "run the jobs of a TOML file, each a pipeline, in one process with one Spark session",
 }
 """The line of help of each pipeline, by command name; a `-` in the name is a `_` in the module's name."""
 
@@ -40,6 +39,7 @@ STOPPED: dict[str, str] = {
     "replay": "written entries are kept, and the same command continues after them",
     "migrate": "continue with --resume",
     "dead-letters": "requeued entries stay, and the same command requeues the rest",
+    "run": "committed work is kept, and the next run continues after it",
 }
 """How to continue after an interrupt; printed after `rillet: interrupted; `. Only for pipelines that write."""
 
@@ -66,7 +66,8 @@ def _run(name: str, words: Sequence[str]) -> int:
         print(f"rillet: {error}", file=sys.stderr)
         return 2
     from rillet.spark.pipelines.cli_arguments import PipelineParser, common_arguments
-    from rillet.spark.pipelines.cli_common import FAILED, WRONG, error_line
+    from rillet.spark.pipelines.cli_common import error_line, status_of
+    from rillet.spark.pipelines.jobs import Job, served
 
     module = import_module(f"rillet.spark.pipelines.{name.replace('-', '_')}")
     parser = PipelineParser(
@@ -79,21 +80,17 @@ def _run(name: str, words: Sequence[str]) -> int:
     module.add_arguments(parser)
     common_arguments(parser, getattr(module, "SMALL_WITHOUT_SPARK", False))
     try:
-        status: int = module.run(parser.read(words, module))
-    except (OptionError, JavaMissing) as error:
-        print(f"rillet: {error_line(error)}", file=sys.stderr)
-        return WRONG
+        options = parser.read(words, module)
+        options.job = Job(name, getattr(options, "every", None))
+        with served([options.job], None if name == "run" else getattr(options, "metrics_port", None)):
+            status: int = module.run(options)
     except Exception as error:
-        unexpected = not isinstance(error, (RilletError, OSError)) and not _of_spark(error)
-        if unexpected or interrupted(error):
+        failed = status_of(error)
+        if failed is None or interrupted(error):
             raise
         print(f"rillet: {error_line(error)}", file=sys.stderr)
-        return FAILED
+        return failed
     return status
-
-
-def _of_spark(error: Exception) -> bool:
-    return type(error).__module__.startswith(("py4j", "pyspark"))
 
 
 def _overview(given: Sequence[str]) -> int:

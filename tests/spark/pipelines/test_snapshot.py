@@ -13,6 +13,7 @@ import pytest
 from rillet.errors import RilletError
 from rillet.spark.options import OptionError
 from rillet.spark.pipelines.cli_arguments import PipelineParser, common_arguments
+from rillet.spark.pipelines.jobs import Job
 from rillet.spark.pipelines.snapshot import CORRUPT, add_arguments, report, run, task
 from rillet.spark.pipelines.snapshot import snapshot as snapshot_of
 from tests.judge import Judge
@@ -88,7 +89,6 @@ def test_tables_and_the_report_have_the_keys_of_the_file(
     spark: SparkSession,
     files: Path,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     keys = snapshot_of(spark, files / "whole.rdb").persist()
@@ -107,11 +107,11 @@ def test_tables_and_the_report_have_the_keys_of_the_file(
     assert snapshot_of(spark, [files / "whole.rdb"], "pending").count() == 9
     with pytest.raises(OptionError, match=r"table is 'x'.*mode is 'y'.*no RDB file at"):
         snapshot_of(spark, tmp_path / "none", "x", mode="y")
-    monkeypatch.setattr(MODULE, "open_session", lambda *_: spark)
     parser = PipelineParser(prog="x")
     add_arguments(parser)
     common_arguments(parser)
     given: Any = parser.read([str(files), "--out", str(tmp_path / "out"), "--tables", "groups"], MODULE)
+    given.job = Job("snapshot", session=lambda: spark)
     assert run(given) == 1
     lines = capsys.readouterr().out.splitlines()
     assert any(line.startswith(f"DAMAGED {files / 'torn.rdb'}: offset ") for line in lines)

@@ -15,6 +15,7 @@
     migrate.py            copies streams from server to server with groups and counters, and verifies each copy
                           (migrate_stream.py, migrate_compare.py, copying.py: entries as bytes)
     migrate_keys.py       copies keys of all other types, and verifies them by digests
+    run.py                the jobs of a TOML file, in one process (jobs.py: their metrics and health)
     group_info.py         reads the state of groups with XINFO and, page by page, XPENDING
     task_runner.py        where tasks run: in this process, or in Spark
     tables.py             progress of Spark's tasks, and text tables

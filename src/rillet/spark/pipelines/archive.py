@@ -25,6 +25,7 @@ import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,7 +42,7 @@ from rillet.spark.pipelines import cli_arguments, cli_common
 from rillet.spark.pipelines.archive_offsets import entries_behind, merged, position_only, starting_offset
 from rillet.spark.pipelines.archive_trim import trim_errors, trim_streams
 from rillet.spark.pipelines.cli_common import counted
-from rillet.spark.pipelines.tables import Progress, silent
+from rillet.spark.pipelines.tables import NOTHING, Progress, silent
 from rillet.spark.pipelines.task_runner import TaskRunner, struct_of
 from rillet.spark.read.offsets import Offset
 from rillet.store.display.json_line import print_json
@@ -123,6 +124,7 @@ def archive(
     storage_options: Mapping[str, str] | None = None,
     merge_schema: bool = False,
     progress: Progress = silent,
+    each_round: AbstractContextManager[Any] = NOTHING,
     **options: str,
 ) -> ArchiveSummary:
     """Append the new entries of streams to an archive: once, or every `every` seconds until `stop` is set.
@@ -132,6 +134,7 @@ def archive(
     ended longer ago are removed from the archive.
     format: `rillet` (a folder, the default) or `delta` (a Delta table; the default for URLs, and where one exists).
     storage_options: the object store's settings, as for deltalake. merge_schema: new columns extend a Delta table.
+    each_round: a context manager around each round.
     """
     files = FileOptions(small_files, target_bytes, compression, keep_replaced, keep)
     job = Job(
@@ -143,7 +146,7 @@ def archive(
     wait = WAIT
     while True:  # between two rounds, others may write to the archive: `compact`, other jobs
         try:
-            with job.archive.writing(wait) as manifest:
+            with each_round, job.archive.writing(wait) as manifest:
                 job.round(manifest)
         except ArchiveOvertaken:  # in a Delta table, others may write during a round
             if every is None:
@@ -216,6 +219,7 @@ class Job:
             with Servers(self.parsed) as servers:
                 behind = entries_behind(servers, Offset.parse(start))
                 self.total = self.done.entries + behind.entries
+                self.progress(self.done.entries, self.total)
                 work = self.runner.work_for(*behind)
                 reader.follower.planner.parallelism = self.runner.parallelism_for(*behind)  # type: ignore[attr-defined]
                 while True:
@@ -420,15 +424,15 @@ def run(options: argparse.Namespace) -> int:
             merged_files = f"{counted(done.merged, 'small file')} merged into {done.into:,}"
             print(f"{options.to}: {f'{merged_files}, in {runner.used}' if done.merged else 'no small files to merge'}")
             return cli_common.DONE
-        stop = cli_common.stop_on_sigterm()
-        with cli_common.progress_bar(f"archiving into {options.to}") as bar:
+        stop = cli_common.stop_on_sigterm(options)
+        with cli_common.progress_bar(options, f"archiving into {options.to}") as bar:
             done = archive(
                 runner, options.to, schema=options.schema, every=options.every, stop=stop, trim=options.trim,
                 keep=options.keep,
                 small_files=options.small_files, target_bytes=options.file_size, compression=options.compression,
                 keep_replaced=options.keep_replaced, format=options.format,
                 storage_options=dict(options.storage_option), merge_schema=options.merge_schema, progress=bar,
-                **cli_arguments.source_options(options),
+                each_round=options.job, **cli_arguments.source_options(options),
             )  # fmt: skip
     if options.json:
         print_json({"to": options.to, **asdict(done), "in": runner.used})

@@ -19,7 +19,7 @@ from __future__ import annotations
 import argparse
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +33,7 @@ from rillet.spark.options import OptionError
 from rillet.spark.pipelines import cli_arguments, cli_common
 from rillet.spark.pipelines.archive import SMALL_FILES, TARGET, ArchiveSummary, FileOptions, merge_small
 from rillet.spark.pipelines.cli_common import counted
-from rillet.spark.pipelines.tables import Progress, silent
+from rillet.spark.pipelines.tables import NOTHING, Progress, silent
 from rillet.spark.pipelines.task_runner import TaskRunner, memory_of, struct_of
 from rillet.spark.state.table import BUCKETS, KEEP_REPLACED, StateCounts, StateTable, read_state
 from rillet.store.display.json_line import print_json
@@ -197,6 +197,7 @@ def changes(
     keep_replaced: float | None = None,
     keep: float | None = None,
     progress: Progress = silent,
+    each_round: AbstractContextManager[Any] = NOTHING,
     **options: str,
 ) -> ChangesSummary:
     """Bring an archive of changes, a state table or both up to date: once, or every `every` seconds until `stop`.
@@ -204,7 +205,7 @@ def changes(
     spark: a session, or None to read and write in this process, without Java. options: those of
     format("rillet.changes"); `folder` is by default in the first output's folder. With a state table, a new job begins
     with a snapshot. schema: typed columns of added entries. buckets: of a new state table. keep: seconds; whole days
-    that ended longer ago are removed from the archive.
+    that ended longer ago are removed from the archive. each_round: a context manager around each round.
     """
     if wrong := problems(archive, state, options):
         raise OptionError(f"rillet: {'; '.join(wrong)}")
@@ -213,9 +214,11 @@ def changes(
         archive, state, options, schema, TaskRunner.of(spark), files, buckets=buckets, stop=stop, progress=progress
     )  # fmt: skip
     with job.writing():
-        job.round()
-        while every is not None and not job.stop.wait(every):
-            job.round()
+        while True:
+            with each_round:
+                job.round()
+            if every is None or job.stop.wait(every):
+                break
     return job.done
 
 
@@ -392,13 +395,13 @@ def run(options: argparse.Namespace) -> int:
     given = source_options(options)
     connection = {name: value for name, value in given.items() if name.lower() in cli_arguments.CONNECTION}
     with cli_common.runner_of(options, "changes", connection) as runner:
-        stop = cli_common.stop_on_sigterm()
-        with cli_common.progress_bar("changes", "rows") as bar:
+        stop = cli_common.stop_on_sigterm(options)
+        with cli_common.progress_bar(options, "changes", "rows") as bar:
             done = changes(
                 runner, archive=options.archive, state=options.state, schema=options.schema, every=options.every,
                 stop=stop, buckets=options.buckets, small_files=options.small_files, target_bytes=options.file_size,
                 compression=options.compression, keep_replaced=options.keep_replaced, keep=options.keep,
-                progress=bar, **given,
+                progress=bar, each_round=options.job, **given,
             )  # fmt: skip
     if options.json:
         print_json({**asdict(done), "in": runner.used})

@@ -43,32 +43,28 @@ class PipelineParser(argparse.ArgumentParser):
             if action.option_strings and action.nargs is None and not isinstance(action, argparse._VersionAction):
                 action.nargs, action.const = "?", _Missing
             if action.nargs != 0:
-                action.type = _collecting(action, errors)
+                action.type = _collecting(self.name_of(action), action, errors)
                 action.choices = None
         options, unknown = self.parse_known_args(words)
         for action in self._actions:
-            value = getattr(options, action.dest, None)
+            name, value = self.name_of(action), getattr(options, action.dest, None)
             if value is _Missing or (isinstance(value, list) and _Missing in value):
-                errors.append(f"{_name(action)} needs a value")
+                errors.append(f"{name} needs a value")
                 setattr(options, action.dest, None)
-            elif action in required and value in (None, []) and not _reported(errors, action):
-                errors.append(f"{_name(action)} is missing: {action.help}")
+            elif action in required and value in (None, []) and not any(one.startswith(f"{name} ") for one in errors):
+                errors.append(f"{name} is missing: {action.help}")
         errors += [f"unknown argument {word}" for word in unknown]
         errors += module.argument_errors(options)
         if errors:
             raise OptionError("; ".join(errors))
         return options
 
-
-def _name(action: argparse.Action) -> str:
-    return action.option_strings[-1] if action.option_strings else str(action.metavar or action.dest)
-
-
-def _reported(errors: list[str], action: argparse.Action) -> bool:
-    return any(text.startswith(f"{_name(action)} ") for text in errors)
+    def name_of(self, action: argparse.Action) -> str:
+        """Return the name of an argument in errors."""
+        return action.option_strings[-1] if action.option_strings else str(action.metavar or action.dest)
 
 
-def _collecting(action: argparse.Action, errors: list[str]) -> Callable[[str], Any]:
+def _collecting(name: str, action: argparse.Action, errors: list[str]) -> Callable[[str], Any]:
     """Return a `type` function for argparse that appends an error to `errors`, instead of raising it."""
     convert: Callable[[str], Any] = action.type if callable(action.type) else str
     choices = action.choices
@@ -79,7 +75,7 @@ def _collecting(action: argparse.Action, errors: list[str]) -> Callable[[str], A
             if choices is not None and value not in choices:
                 raise ValueError(f"expected one of {', '.join(map(str, choices))}")
         except (ValueError, TypeError, argparse.ArgumentTypeError) as error:
-            errors.append(f"{_name(action)} is {text!r}: {error}")
+            errors.append(f"{name} is {text!r}: {error}")
             return None
         return value
 
@@ -106,6 +102,14 @@ def positive_number(text: str) -> float:
     if not 0 < value < 1e9:
         raise ValueError("expected a number above 0")
     return value
+
+
+def address_and_port(text: str) -> tuple[str, int]:
+    """Return an address, by default that of this machine only, and a port: 9122, 0.0.0.0:9122."""
+    address, _, port = text.rpartition(":")
+    if not re.fullmatch("[0-9]{1,5}", port) or not 0 < int(port) < 65536:
+        raise ValueError("expected a port, or an address and a port: 9122, 0.0.0.0:9122")
+    return address or "127.0.0.1", int(port)
 
 
 def name_value(text: str) -> tuple[str, str]:
@@ -214,13 +218,16 @@ def target_errors(options: argparse.Namespace, reads_stream: bool = True) -> lis
 
 
 def common_arguments(parser: argparse.ArgumentParser, is_optional: bool = False) -> None:
-    """Declare the arguments of all pipelines: those of the Spark session, and --json.
+    """Declare the arguments of all pipelines: those of the Spark session, --json, and --metrics-port beside --every.
 
     is_optional: whether small work runs without Spark.
     """
     from rillet.spark.pipelines.task_runner import CHOICES
 
     parser.add_argument("--json", action="store_true", help="print each result as one line of JSON")
+    if {"every", "file"} & {action.dest for action in parser._actions}:
+        parser.add_argument("--metrics-port", type=address_and_port, metavar="PORT",
+                            help="serve /metrics and /healthz at 127.0.0.1:PORT, or at ADDRESS:PORT")  # fmt: skip
     group = parser.add_argument_group("Spark")
     if is_optional:
         group.add_argument("--spark", choices=CHOICES, default="auto",

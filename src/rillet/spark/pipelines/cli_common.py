@@ -19,16 +19,20 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rillet.errors import RilletError
 from rillet.spark.errors import reason
+from rillet.spark.java import JavaMissing
+from rillet.spark.options import OptionError
 from rillet.spark.pipelines.cli_arguments import source_options
 from rillet.spark.pipelines.group_info import checked_options
+from rillet.spark.pipelines.jobs import Job
 from rillet.spark.pipelines.jvm_errors import without_broken_pipes
-from rillet.spark.pipelines.task_runner import TaskRunner
+from rillet.spark.pipelines.tables import Progress, silent
+from rillet.spark.pipelines.task_runner import ALWAYS, TaskRunner
 from rillet.store.display.progress import ProgressBar
 
 if TYPE_CHECKING:
@@ -43,18 +47,10 @@ class PipelineError(RilletError):
 # ---- the session --------------------------------------------------------------------------------------------------
 
 
-def open_session(
-    options: argparse.Namespace, name: str, source: Mapping[str, str] | None = None
-) -> SparkSession:
-    """Return a command's Spark session; raise ConnectorError before Spark starts if the source is unreachable.
-
-    source: the options to connect with; by default those of the arguments.
-    """
+def open_session(options: argparse.Namespace, name: str) -> SparkSession:
+    """Return a command's Spark session."""
     from rillet.spark.sessions import session
 
-    if source is None:
-        source = source_options(options) if "url" in options else {}
-    _check_connection(source)
     conf = dict(options.conf)
     local = options.master.startswith("local")
     if local:
@@ -69,15 +65,27 @@ def open_session(
 
 @contextmanager
 def runner_of(options: argparse.Namespace, name: str, source: Mapping[str, str] | None = None) -> Iterator[TaskRunner]:
-    """Yield the task runner of a command, which opens a session when it is needed; arguments as for `open_session`."""
+    """Yield the task runner of a job, which opens a session when it is needed; stop a session of its own.
+
+    source: the options to connect with, by default those of the arguments. Raise ConnectorError if it is unreachable.
+    """
     if source is None:
         source = source_options(options) if "url" in options else {}
     _check_connection(source)
-    runner = TaskRunner(options.spark, lambda: open_session(options, name, {}))
+    shared = options.job.session
+    runner = TaskRunner(getattr(options, "spark", ALWAYS), shared or (lambda: open_session(options, name)))
     try:
         yield runner
     finally:
-        runner.stop()
+        if shared is None:
+            runner.stop()
+
+
+@contextmanager
+def session_of(options: argparse.Namespace, name: str) -> Iterator[SparkSession]:
+    """Yield the Spark session of a job whose pipeline always needs one; as `runner_of`."""
+    with runner_of(options, name) as runner:
+        yield runner.spark
 
 
 def _check_connection(given: Mapping[str, str]) -> None:
@@ -114,10 +122,11 @@ def _deferred_interrupt() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def stop_on_sigterm() -> threading.Event:
-    """Return an event that SIGTERM sets, so that a pipeline that keeps running ends after its current batch."""
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+def stop_on_sigterm(options: argparse.Namespace) -> threading.Event:
+    """Return the event that ends a pipeline after its current batch. SIGTERM sets it."""
+    stop: threading.Event = options.job.stop
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, lambda *_: stop.set())
     return stop
 
 
@@ -158,12 +167,32 @@ appender.stderr.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n
 """
 
 
-def progress_bar(title: str, unit: str = "entries") -> ProgressBar:
-    """Return a pipeline's progress display: a bar on a terminal, otherwise a log line every few seconds."""
-    return ProgressBar(title, unit=unit, log=True)
+@contextmanager
+def progress_bar(options: argparse.Namespace, title: str, unit: str = "entries") -> Iterator[Progress]:
+    """Yield a job's progress display: a bar on a terminal, otherwise a log line every few seconds.
+
+    Several jobs of one process have no display, but metrics.
+    """
+    job: Job = options.job
+    with ExitStack() as stack:
+        bar = silent if job.session else stack.enter_context(ProgressBar(title, unit=unit, log=True))
+
+        def show(done: int, total: int | None = None) -> None:
+            job.progress(done, total if unit == "entries" else None)
+            bar(done, total)
+
+        yield show
 
 
 # ---- messages -----------------------------------------------------------------------------------------------------
+
+
+def status_of(error: BaseException) -> int | None:
+    """Return the exit status after an error that a user can cause; None after a defect."""
+    if isinstance(error, (OptionError, JavaMissing)):
+        return WRONG
+    expected = isinstance(error, (RilletError, OSError)) or type(error).__module__.startswith(("py4j", "pyspark"))
+    return FAILED if expected else None
 
 
 def error_line(error: BaseException) -> str:

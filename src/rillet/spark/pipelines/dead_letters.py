@@ -48,13 +48,12 @@ from rillet.spark.pipelines.letter_text import (
 )
 from rillet.spark.pipelines.letters import counts_of, pending_parts, read_letters, read_pending, requeue_here
 from rillet.spark.pipelines.requeue import WHICH, RequeueSummary, reprocess
-from rillet.spark.pipelines.tables import watched
+from rillet.spark.pipelines.tables import Progress, watched
 from rillet.spark.pipelines.task_runner import TaskRunner
 from rillet.spark.read.metadata import require_streams
 from rillet.spark.read.stream_info import stream_infos
 from rillet.store.consuming.dead_letters import BY_HAND, META, OLD_META, REASONS, TOO_OFTEN
 from rillet.store.display.json_line import print_json
-from rillet.store.display.progress import ProgressBar
 from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:
@@ -203,7 +202,7 @@ class _Selected:
 
     groups: Sequence[Sequence[Any]]
     shown: Sequence[tuple[str, str | None, Mapping[str, str] | None]]
-    requeue: Callable[[ProgressBar], RequeueSummary]
+    requeue: Callable[[Progress], RequeueSummary]
 
 
 def run(options: argparse.Namespace) -> int:
@@ -220,7 +219,7 @@ def run(options: argparse.Namespace) -> int:
         if options.out is not None:
             line += f", written to {options.out}"
         if options.requeue:
-            with progress_bar("requeueing", "tasks") as bar:
+            with progress_bar(options, "requeueing", "tasks") as bar:
                 line += f"; {requeued_text(selected.requeue(bar))}"
         print(f"{line}, in {runner.used}")
     return DONE
@@ -233,7 +232,7 @@ def _print_json(options: argparse.Namespace, selected: _Selected) -> int:
     for identifier, reason, fields in selected.shown:
         print_json({"id": identifier, "reason": reason, "fields": fields})
     if options.requeue:
-        with progress_bar("requeueing", "tasks") as bar:
+        with progress_bar(options, "requeueing", "tasks") as bar:
             print_json(asdict(selected.requeue(bar)))
     return DONE
 
@@ -274,7 +273,7 @@ def _in_spark(options: argparse.Namespace, spark: SparkSession) -> _Selected:
     else:
         rows = dead_letters(spark, **given)
     selected = (rows if options.where is None else rows.where(options.where)).persist()
-    with progress_bar("reading", "tasks") as bar:
+    with progress_bar(options, "reading", "tasks") as bar:
         groups = watched(spark, bar, lambda: report(selected).collect())
         if options.out is not None:
             watched(spark, bar, lambda: selected.write.mode("overwrite").parquet(str(options.out)))

@@ -39,7 +39,7 @@ def argument_errors(options: argparse.Namespace) -> list[str]:
 
 def run(options: argparse.Namespace) -> int:
     """Print the rows of an archive and its streams, or write them to Parquet files; return the exit status."""
-    with cli_common.open_session(options, "history") as spark:
+    with cli_common.session_of(options, "history") as spark:
         given = cli_arguments.source_options(options)
         if options.where is not None:  # the table is used with this condition only
             given = {"pushFilters": "true", **given}

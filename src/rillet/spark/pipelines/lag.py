@@ -22,7 +22,7 @@ from rillet.client.servers import Servers
 from rillet.extras import require
 from rillet.spark.option_types import timeout, whole_number
 from rillet.spark.pipelines.cli_arguments import local_folder, source_arguments, source_errors, source_options
-from rillet.spark.pipelines.cli_common import DONE, FAILED, counted, open_session, progress_bar
+from rillet.spark.pipelines.cli_common import DONE, FAILED, counted, progress_bar, session_of
 from rillet.spark.pipelines.group_info import checked_options, or_all_streams, streams_of
 from rillet.spark.pipelines.lag_sampling import MOST_PENDING, Samples, sample, schema, watch
 from rillet.spark.pipelines.tables import in_time, table
@@ -171,7 +171,8 @@ def run(options: argparse.Namespace) -> int:
         return _report(options)
     checked = checked_options(source_options(options))
     samples = None if options.out is None else Samples(options.out)
-    stopped = threading.Event()
+    stopped: threading.Event = options.job.stop
+    has_signals = threading.current_thread() is threading.main_thread()
     before = signal.getsignal(signal.SIGINT)
 
     def stop(number: int, frame: Any) -> None:
@@ -181,16 +182,18 @@ def run(options: argparse.Namespace) -> int:
 
     if samples is None:
         stopped.set()  # take only one sample; Ctrl-C interrupts the command
-    else:
+    elif has_signals:
         signal.signal(signal.SIGINT, stop)
         signal.signal(signal.SIGTERM, stop)
     try:
-        with progress_bar("sampling", "samples") as bar:
+        with progress_bar(options, "sampling", "samples") as bar:
             taken, missed, last = watch(
-                checked, options.every, options.lasting, samples, stopped, options.most_pending, bar
-            )
+                checked, options.every, options.lasting, samples, stopped, options.most_pending, bar,
+                options.job,
+            )  # fmt: skip
     finally:
-        signal.signal(signal.SIGINT, before)
+        if has_signals:
+            signal.signal(signal.SIGINT, before)
     if options.json:
         for row in last:
             print_json(row)
@@ -213,14 +216,14 @@ def _table(rows: list[dict[str, Any]]) -> str:
 
 
 def _report(options: argparse.Namespace) -> int:
-    spark = open_session(options, "lag")
-    samples = history(spark, options.report)
-    rows = report(samples).collect()
-    if options.chart is not None:
-        try:
-            chart(samples, options.chart)
-        except OSError as error:
-            raise ConnectorError(f"rillet: {options.chart} cannot be written: {error.strerror}") from None
+    with session_of(options, "lag") as spark:
+        samples = history(spark, options.report)
+        rows = report(samples).collect()
+        if options.chart is not None:
+            try:
+                chart(samples, options.chart)
+            except OSError as error:
+                raise ConnectorError(f"rillet: {options.chart} cannot be written: {error.strerror}") from None
     if options.json:
         for row in rows:
             print_json(row.asDict())

@@ -24,6 +24,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,7 @@ from rillet.spark.pipelines.group_info import (
     xinfo_groups,
     xinfo_stream,
 )
+from rillet.spark.pipelines.tables import NOTHING
 from rillet.spark.read.entry_counts import Counted, CountInterval
 from rillet.spark.read.metadata import may_rank, ranks
 from rillet.spark.read.stream_info import StreamInfo
@@ -196,7 +198,7 @@ class Samples:
 
 def watch(
     options: Options, every: float, lasting: float | None, samples: Samples | None, stopped: threading.Event,
-    most_pending: int = MOST_PENDING, show: Any = None,
+    most_pending: int = MOST_PENDING, show: Any = None, each_round: AbstractContextManager[Any] = NOTHING,
 ) -> tuple[int, int, list[dict[str, Any]]]:  # fmt: skip
     """Sample for `lasting` seconds or until `stopped` is set; return (samples, failures, rows of the last sample)."""
     began = monotonic()
@@ -206,10 +208,11 @@ def watch(
     with Servers(options) as servers:
         while True:
             try:
-                last = sample(servers, streams_of(servers, options), most_pending)
-                taken += 1
-                if samples is not None:
-                    samples.add(last)
+                with each_round:
+                    last = sample(servers, streams_of(servers, options), most_pending)
+                    taken += 1
+                    if samples is not None:
+                        samples.add(last)
             except ConnectionLost as error:
                 if not taken and not missed:  # the first sample failed: the address is wrong
                     raise

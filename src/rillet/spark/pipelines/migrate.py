@@ -219,7 +219,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _migrate(options: argparse.Namespace, runner: TaskRunner, plan: Plan) -> int:
     policy = plan.policy
-    with progress_bar("copying", "streams") as bar:
+    with progress_bar(options, "copying", "streams") as bar:
         results = copy_all(runner, plan, options.prefix, bar)
     status = _print_streams(results, runner, options.json)
     if options.keys is None:
@@ -230,7 +230,7 @@ def _migrate(options: argparse.Namespace, runner: TaskRunner, plan: Plan) -> int
     )
     of_keys = KeysPlan(*checked_sides(here, there, policy, options.keys), options.keys, options.prefix, policy,
                        options.follow, options.follow_for)  # fmt: skip
-    with progress_bar("copying", "parts of the keys") as bar:
+    with progress_bar(options, "copying", "parts of the keys") as bar:
         parts = copy_keys(runner, of_keys, bar)
     return max(status, _print_keys(parts, runner, options.json))
 

@@ -204,12 +204,12 @@ def _range(options: argparse.Namespace) -> dict[str, str]:
 
 def run(options: argparse.Namespace) -> int:
     """Replay the rows and print a summary line; return the exit status."""
-    with cli_common.open_session(options, "replay") as spark:
+    with cli_common.session_of(options, "replay") as spark:
         given = {**cli_arguments.source_options(options), **_range(options)}
         frame, ordered = table(spark, parquet=options.parquet, archive=options.archive, **given)
         source = str(options.parquet or options.archive or given.get("url") or given.get("path"))
         source += f" {given.get('stream', '')} {options.start or ''} {options.end or ''}"
-        with cli_common.progress_bar(f"replaying into {options.to}") as bar:
+        with cli_common.progress_bar(options, f"replaying into {options.to}") as bar:
             summary = replay(
                 frame, options.to, retime=options.retime, speed=options.speed, ordered=ordered, source=source,
                 anew=options.anew, progress=bar, total=None, **cli_arguments.target_options(options),

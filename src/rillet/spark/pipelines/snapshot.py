@@ -28,7 +28,7 @@ from rillet.errors import LogCorrupt, RilletError
 from rillet.spark.option_types import whole_number
 from rillet.spark.options import OptionError
 from rillet.spark.pipelines.cli_arguments import local_folder
-from rillet.spark.pipelines.cli_common import DONE, FAILED, counted, open_session, progress_bar
+from rillet.spark.pipelines.cli_common import DONE, FAILED, counted, progress_bar, session_of
 from rillet.spark.pipelines.tables import in_bytes, table, watched
 from rillet.store.display.json_line import print_json
 from rillet.transfer.rdb_tables import TABLES, rdb_batches, rdb_files, rdb_header, schema_of
@@ -184,8 +184,7 @@ def argument_errors(options: argparse.Namespace) -> list[str]:
 def run(options: argparse.Namespace) -> int:
     """Read the RDB files, print the report, write the requested tables; return the exit status."""
     files = rdb_files(options.places)
-    spark = open_session(options, "snapshot")
-    with progress_bar("reading", "tasks") as bar:
+    with session_of(options, "snapshot") as spark, progress_bar(options, "reading", "tasks") as bar:
         if options.out is not None:
             for name in options.tables:
                 rows, place = snapshot(spark, files, name), f"{options.out}/{name}"

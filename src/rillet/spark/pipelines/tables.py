@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -20,6 +21,10 @@ _EVERY = 0.25  # seconds between two updates of the displayed progress
 T = TypeVar("T")
 Progress = Callable[[int, int | None], None]
 """A function that is called with the work done and the total (None if unknown), in the unit of the progress bar."""
+
+
+NOTHING: AbstractContextManager[Any] = nullcontext()
+"""A context manager without effect: the default of what surrounds a round."""
 
 
 def silent(done: int, total: int | None) -> None:
