@@ -406,6 +406,19 @@ def test_a_killed_process_loses_nothing_and_doubles_nothing(rounds: int, tmp_pat
             store.transport.engine.check()  # type: ignore[attr-defined]
 
 
+def test_an_opening_shortens_a_log_that_earlier_lives_left_behind(tmp_path: Path) -> None:
+    """Their lives were too short for a rewrite, so only the opening can do it: what replayed must not replay again."""
+    with rillet.open(tmp_path / "s", appendfsync="no") as store:
+        fill(store, 30_000)
+        store.stream("s").trim(minid="29991-0")
+    for _ in range(2):
+        with rillet.open(tmp_path / "s", stream_memory="64kb") as store:
+            info = store.info()
+            assert int(info["aof_current_size"]) - int(info["aof_base_size"]) < 1000
+            assert not int(info["aof_rewrite_in_progress"])
+            assert numbers(store) == list(range(29_991, 30_001))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", ["missing", "node", "index", "base"])
 @pytest.mark.parametrize("out", ["t", "t.rdb"])

@@ -82,6 +82,7 @@ class EngineFiles(ABC):
             raise StoreError(f"{engine.segments.path} cannot be written: {error.strerror}") from error
         self.sealing = Sealing(engine, engine.segments, limit, self.aof)
         engine.cold_reads = ColdReads(engine)
+        self.sealing.shorten_log_at_opening()
 
     def facts(self) -> Mapping[bytes, bytes]:
         """Return the position in the replication stream that was stored with the loaded data."""
@@ -135,7 +136,7 @@ class EngineFiles(ABC):
         self.snapshots.stop_child()
         self._stop_sealing()
         if self.sealing is not None:
-            self.sealing.shorten_log()
+            self.sealing.shorten_log_at_end()
             self.sealing.close()
             self._engine.cold_reads.close()
         self.aof.close()

@@ -291,8 +291,8 @@ class Sealing:
     def _over(self) -> None:
         self._work = None
         self._phase = WATCHING
-        log = self._aof.log  # other processes may have written it, each less than the limit
-        grown = max(self._sealed_since_rewrite, log.current_size - log.base_size)
+        # Earlier processes may have written the log, each less than the limit.
+        grown = max(self._sealed_since_rewrite, self._logged_since_base())
         if grown > self.limit and not self._aof.rewriting.in_progress:
             self._aof.rewriting.scheduled = True  # the log forgets the commands of what is sealed
 
@@ -340,15 +340,32 @@ class Sealing:
         if self._unused and self._folder.size_of(self._unused) > min(self.limit, self._engine.used_memory()):
             rewriting.scheduled = True
 
-    def shorten_log(self) -> None:
+    def shorten_log_at_opening(self) -> None:
+        """Rewrite a log that was left behind by lives too short for a rewrite beside the commands. O(bytes in memory)
+
+        Its replay has just taken longer than the rewrite does. Else a store that is killed again and again would keep
+        everything that it ever logged.
+        """
+        if self._logged_since_base() > 2 * max(self.limit, self._engine.used_memory(), _LEAST):
+            self._shorten_log()
+
+    def shorten_log_at_end(self) -> None:
         """Rewrite a log whose commands take long to replay: before the store is closed. O(bytes in memory)"""
+        if self._logged_since_base() > max(self.limit // 8, _LEAST):
+            self._shorten_log()
+
+    def _logged_since_base(self) -> int:
         log = self._aof.log
-        if (log.state == ON and log.failure is None
-                and log.current_size - log.base_size > max(self.limit // 8, _LEAST)):  # fmt: skip
-            try:
-                self._aof.rewriting.rewrite_now()
-            except OSError as error:
-                LOGGER.warning("%s: the log was not rewritten, so the next opening takes longer: %s", log.folder, error)
+        return log.current_size - log.base_size
+
+    def _shorten_log(self) -> None:
+        log = self._aof.log
+        if log.state != ON or log.failure is not None:
+            return
+        try:
+            self._aof.rewriting.rewrite_now()
+        except OSError as error:
+            LOGGER.warning("%s: the log was not rewritten, so the next opening takes longer: %s", log.folder, error)
 
     def close(self) -> None:
         """End the work; what is not sealed stays in the log."""
