@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rillet.persistence.disk import REAL
 from rillet.persistence.rdb.plain_keys import versioned_values
+from rillet.persistence.segments.compression import compressor
 from rillet.persistence.segments.folder import SegmentFolder
 from rillet.runtime.engine import Engine
 from rillet.structs.listpack import Listpack
@@ -24,6 +25,7 @@ class Freezer:
         self._engine = engine
         self._folder = engine.segments = SegmentFolder(REAL, folder)
         self.sealed = 0  # nodes, in total
+        self._compress = compressor()
 
     def streams(self) -> list[Stream]:
         """Return the streams of all databases."""
@@ -41,7 +43,7 @@ class Freezer:
 
     def _seal(self, stream: Stream, run: list[tuple[bytes, Listpack]]) -> None:
         """Seal consecutive nodes."""
-        writer = self._folder.begin(0)
+        writer = self._folder.begin(0, self._compress if self.sealed % 2 else None)
         written = 0
         for key, node in run:
             if not writer.add(key, node):

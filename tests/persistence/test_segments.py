@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
+import sys
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -16,6 +18,7 @@ import pytest
 from rillet.errors import Corrupt, SegmentUnreadable
 from rillet.persistence.disk import REAL, Disk
 from rillet.persistence.rdb.plain_keys import key_of
+from rillet.persistence.segments.compression import compressor, decompress
 from rillet.persistence.segments.segment import (
     FOOTER,
     HEADER,
@@ -48,8 +51,11 @@ def nodes_of(stream: Stream) -> list[tuple[bytes, Listpack]]:
     return found
 
 
-def written(disk: Disk, path: Path, nodes: list[tuple[bytes, Listpack]]) -> Sealed:
-    writer = SegmentWriter(disk, path, 1_700_000_000_000)
+Compress = Callable[[bytes], bytes]
+
+
+def written(disk: Disk, path: Path, nodes: list[tuple[bytes, Listpack]], compress: Compress | None = None) -> Sealed:
+    writer = SegmentWriter(disk, path, 1_700_000_000_000, compress)
     for key, node in nodes:
         assert writer.add(key, node)
     writer.close_data()
@@ -60,14 +66,16 @@ def written(disk: Disk, path: Path, nodes: list[tuple[bytes, Listpack]]) -> Seal
 Seal = Callable[..., Segment]
 
 
-@pytest.fixture
-def seal(tmp_path: Path) -> Iterator[Seal]:
+@pytest.fixture(params=["none", "zstd"])
+def seal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Seal]:
     """A function that seals all nodes of a stream but the last one; the segments are closed at the end."""
     opened: list[Segment] = []
+    compress = compressor() if request.param == "zstd" else None
 
     def seal(stream: Stream, cache: IndexCache | None = None) -> Segment:
         path = tmp_path / str(len(opened) + 1)
-        segment = Segment(REAL, path, written(REAL, path, nodes_of(stream)[:-1]), cache or IndexCache(ROOMY))
+        sealed = written(REAL, path, nodes_of(stream)[:-1], compress)
+        segment = Segment(REAL, path, sealed, cache or IndexCache(ROOMY))
         stream.seal(SealedNodes(segment, 0, segment.sealed.nodes, segment.sealed.entries))
         opened.append(segment)
         return segment
@@ -102,6 +110,60 @@ def test_a_segment_has_the_bytes_of_its_nodes(tmp_path: Path) -> None:
     segment.close()
 
 
+def texts(entries: int) -> Stream:
+    """Return a stream of which some nodes can be compressed, and others not."""
+    stream, chance = Stream(), Random(entries)
+    for ms in range(1, entries + 1):
+        text = chance.randbytes(5000) if ms % 50 == 0 else b"a word, " * 5
+        stream.append([b"text", text], 0, 1, ms, 0, 4096, 100)
+    return stream
+
+
+def test_nodes_are_compressed_if_that_makes_them_smaller(tmp_path: Path) -> None:
+    nodes = nodes_of(texts(3000))
+    plain, small = written(REAL, tmp_path / "plain", nodes), written(REAL, tmp_path / "small", nodes, compressor())
+    assert small.size - 60 * 5000 < (plain.size - 60 * 5000) * 0.6
+    assert (small.nodes, small.entries) == (plain.nodes, plain.entries)
+    segment = Segment(REAL, tmp_path / "small", small, IndexCache(ROOMY))
+    assert {segment.size(number) < nodes[number][1].used for number in range(small.nodes)} == {False, True}
+    assert [segment.node(number).to_bytes() for number in range(small.nodes)] == [node.to_bytes() for _, node in nodes]
+    assert all(segment.matches(number, node) for number, (_, node) in enumerate(nodes))
+    assert not segment.matches(0, nodes[1][1])
+    found = [(key, bytes(data[at : at + size])) for data, places in segment.blocks(3, 20) for key, at, size in places]
+    assert found == [(key, node.to_bytes()) for key, node in nodes[3:23]]
+    segment.close()
+
+
+def test_a_compressed_node_needs_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sealed = written(REAL, tmp_path / "1", nodes_of(texts(300)), compressor())
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    segment = Segment(REAL, tmp_path / "1", sealed, IndexCache(ROOMY))
+    with pytest.raises(SegmentUnreadable, match=r"/1: zstd is missing: pip install 'rillet\[zstd\]'"):
+        segment.node(0)
+    segment.close()
+
+
+def test_segments_of_version_1_are_read(tmp_path: Path) -> None:
+    """Their rows end before the last field, which is for compressed nodes."""
+    nodes = nodes_of(filled(300))
+    written(REAL, tmp_path / "2", nodes)
+    data = (tmp_path / "2").read_bytes()
+    index_at = int.from_bytes(data[-FOOTER.size + 24 :][:8], "little")
+    rows = data[index_at : -FOOTER.size]
+    index = b"".join(rows[at : at + ROW.size - 4] for at in range(0, len(rows), ROW.size))
+    footer = bytearray(data[-FOOTER.size :])
+    footer[40:44] = crc32(index).to_bytes(4, "little")
+    footer[-4:] = crc32(footer[:-4]).to_bytes(4, "little")
+    (tmp_path / "1").write_bytes(data[:8] + b"\1" + data[9:index_at] + index + footer)
+    segment = Segment(REAL, tmp_path / "1", read_segment(REAL, tmp_path / "1"), IndexCache(ROOMY))
+    assert [segment.node(number).to_bytes() for number in range(len(nodes))] == [node.to_bytes() for _, node in nodes]
+    assert [segment.find(key) for key, _ in nodes] == list(range(len(nodes)))
+    assert segment.matches(7, nodes[7][1])
+    found = [bytes(data[at : at + size]) for data, places in segment.blocks(0, 60) for _, at, size in places]
+    assert found == [node.to_bytes() for _, node in nodes]
+    segment.close()
+
+
 def test_nodes_that_break_the_order_stay_in_memory(tmp_path: Path) -> None:
     stream = filled(20)
     (first, one), (second, two), (third, tombs), _ = nodes_of(stream)
@@ -133,7 +195,7 @@ def test_blocks_have_the_nodes_with_few_reads(tmp_path: Path, monkeypatch: pytes
             assert found == [(key, node.to_bytes()) for key, node in nodes[first : first + count]]
             assert blocks == {1: len(found), 1 << 20: min(len(found), 1)}.get(size, blocks)
     damaged = bytearray(path.read_bytes())
-    damaged[-64 * (len(nodes) + 1) - 10] ^= 1  # in the last node
+    damaged[-ROW.size * len(nodes) - FOOTER.size - 10] ^= 1  # in the last node
     path.write_bytes(damaged)
     monkeypatch.setattr("rillet.persistence.segments.segment._READ", 1)
     sound = segment.blocks(0, len(nodes))
@@ -257,7 +319,9 @@ def spoiled(good: bytes, kind: str, chance: Random) -> bytes:
     index_at = len(data) - FOOTER.size - ROW.size * int.from_bytes(good[-FOOTER.size :][:8], "little")
     for at in range(index_at, len(data) - FOOTER.size, ROW.size):
         row = list(ROW.unpack_from(data, at))
-        row[7] = crc32(data[row[2] : row[2] + row[4]])
+        stored = data[row[2] : row[2] + row[4]]
+        with contextlib.suppress(Corrupt):
+            row[7] = crc32(stored if row[4] == row[8] else decompress(bytes(stored), row[8]))
         ROW.pack_into(data, at, *row)
     data[-24:-20] = crc32(data[index_at : len(data) - FOOTER.size]).to_bytes(4, "little")
     data[-4:] = crc32(data[-FOOTER.size : -4]).to_bytes(4, "little")
@@ -266,12 +330,14 @@ def spoiled(good: bytes, kind: str, chance: Random) -> bytes:
 
 @pytest.mark.parametrize("kind", ["random", "changed", "sealed again"])
 @pytest.mark.parametrize("rounds", [200, pytest.param(34_000, marks=pytest.mark.long)])
-def test_hostile_bytes_raise_an_error(rounds: int, kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("compress", [None, compressor()], ids=["none", "zstd"])
+def test_hostile_bytes_raise_an_error(compress: Compress | None, rounds: int, kind: str, tmp_path: Path) -> None:
     """Whoever can change the file cannot make the process crash, hang, or return something without an error."""
     chance = Random(rounds)
     path = tmp_path / "1"
     stream = filled(60)
-    sealed = written(REAL, path, nodes_of(stream)[:-1])
+    sound = nodes_of(stream)[:-1]
+    sealed = written(REAL, path, sound, compress)
     good = path.read_bytes()
     errors = 0
     for _ in range(rounds):
@@ -290,7 +356,7 @@ def test_hostile_bytes_raise_an_error(rounds: int, kind: str, tmp_path: Path) ->
             errors += 1
         else:
             if kind != "sealed again":
-                assert b"".join(nodes) == good[HEADER.size : HEADER.size + len(b"".join(nodes))]
+                assert nodes == [node.to_bytes() for _, node in sound]
         cold = filled(60)
         try:
             first = segment.key(0)

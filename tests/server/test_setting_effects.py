@@ -139,6 +139,7 @@ EFFECTS = {
     "persistence/test_rdb_versions.py::test_module_data_is_rejected_skipped_or_kept": "rdb-foreign",
     "persistence/test_frames.py::test_damage_is_rejected_and_a_torn_end_is_cut_off": "aof-checksums",
     "store/test_stream_memory.py::test_memory_stays_within_the_limit_and_everything_can_be_read": "stream-memory",
+    "store/test_stream_memory.py::test_segments_are_compressed_if_the_setting_says_so": "stream-compression",
     "store/test_group_state.py::test_a_server_logs_the_counter_as_the_server_of_compat_does": "log-entries-read",
     "types/test_rdb_stream_judge.py::test_a_payload_of_a_server_is_read_and_written_back_unchanged": "dump-format",
     "client/test_servers.py::test_a_server_that_loads_is_waited_for": "key-load-delay",

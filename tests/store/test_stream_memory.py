@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,47 @@ def test_memory_stays_within_the_limit_and_everything_can_be_read(tmp_path: Path
             store.execute("CONFIG", "SET", "stream-memory", "1gb")
     with rillet.open(tmp_path / "s", readonly=True) as store:
         assert numbers(store) == list(range(1, 8001))
+
+
+def test_segments_are_compressed_if_the_setting_says_so(tmp_path: Path) -> None:
+    def size() -> int:
+        return sum(path.stat().st_size for path in (tmp_path / "s" / "appendonlydir" / "segments").glob("*.segment"))
+
+    with rillet.open(tmp_path / "s", stream_memory="64kb", stream_compression="zstd", appendfsync="no") as store:
+        fill(store, 5000)
+        found = settled(store)
+        assert size() < found["stream_nodes_in_segments"] * 4096 // 3
+        assert numbers(store) == list(range(1, 5001))
+    with rillet.open(tmp_path / "s") as store:  # as at the last opening
+        assert store.execute("CONFIG", "GET", "stream-compression") == [b"stream-compression", b"zstd"]
+        before, nodes = size(), memory(store)["stream_nodes_in_segments"]
+        fill(store, 5000, 5001)
+        nodes = settled(store)["stream_nodes_in_segments"] - nodes
+        assert size() - before < nodes * 4096 // 3
+    with rillet.open(tmp_path / "s", stream_compression="none") as store:
+        before, nodes = size(), memory(store)["stream_nodes_in_segments"]
+        fill(store, 5000, 10_001)
+        nodes = settled(store)["stream_nodes_in_segments"] - nodes
+        assert size() - before > nodes * 3500
+        store.execute("XDEL", "s", "17-0")  # its node returns to memory
+        assert numbers(store) == [n for n in range(1, 15_001) if n != 17]
+    with rillet.open(tmp_path / "s", readonly=True) as store:
+        assert numbers(store) == [n for n in range(1, 15_001) if n != 17]
+
+
+def test_compression_needs_a_limit_and_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(rillet.StoreError, match="stream-compression needs stream-memory"):
+        rillet.open(tmp_path / "s", stream_compression="zstd")
+    with rillet.open(tmp_path / "s") as store:
+        assert "stream_memory_used" not in store.info()
+    with pytest.raises(ValueError, match="stream.compression"):
+        rillet.open(tmp_path / "s", stream_memory="64kb", stream_compression="lz4")
+    with pytest.raises(ValueError, match="stream.compression"):
+        rillet.open(stream_compression="zstd")
+    with monkeypatch.context() as context:
+        context.setitem(sys.modules, "zstandard", None)
+        with pytest.raises(ValueError, match=r"zstd is missing: pip install 'rillet\[zstd\]'"):
+            rillet.open(tmp_path / "s", stream_memory="64kb", stream_compression="zstd")
 
 
 def test_the_limit_includes_what_belongs_to_a_node(tmp_path: Path) -> None:
@@ -384,7 +426,7 @@ def test_a_killed_process_loses_nothing_and_doubles_nothing(rounds: int, tmp_pat
     gone: set[int] = set()
     add = "[store.stream('s').add({{'n': n, 'text': 'x' * 60}}, id=f'{{n + 1}}-0') and n for n in range({}, {})][-1]"
     for _ in range(rounds):
-        other = Other(tmp_path / "s", stream_memory="64kb")
+        other = Other(tmp_path / "s", stream_memory="64kb", stream_compression=chance.choice(["none", "zstd"]))
         for _ in range(chance.randint(1, 3)):
             more = chance.randint(200, 1500)
             assert other.ask(add.format(done, done + more)) == done + more - 1

@@ -64,20 +64,24 @@ class EngineFiles(ABC):
 
     def _seal(self) -> None:
         """Keep the streams within `stream-memory`, or within the limit of the last opening."""
-        engine, log = self._engine, self.aof.log
-        limit = engine.settings.stream_memory or (0 if engine.segments is None else engine.segments.stored_limit())
+        engine, log, settings = self._engine, self.aof.log, self._engine.settings
+        limit = settings.stream_memory or (0 if engine.segments is None else engine.segments.stored_limit())
+        if not limit and settings.stream_compression == "zstd":
+            raise StoreError("stream-compression needs stream-memory: it is for what lies on disk")
         if not limit:
             return
         from rillet.host.cold_reads import ColdReads
         from rillet.host.sealing import Sealing
         from rillet.persistence.segments.folder import SegmentFolder
 
-        engine.settings.stream_memory = limit
+        settings.stream_memory = limit
         if engine.segments is None:
             engine.segments = SegmentFolder(log.disk, log.folder)
         try:
             engine.segments.remove_parts()
-            engine.segments.store_limit(limit)
+            if settings.stream_compression == "auto":
+                settings.stream_compression = engine.segments.stored_compression()
+            engine.segments.store_settings(limit, settings.stream_compression)
         except OSError as error:
             raise StoreError(f"{engine.segments.path} cannot be written: {error.strerror}") from error
         self.sealing = Sealing(engine, engine.segments, limit, self.aof)

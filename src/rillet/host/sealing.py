@@ -43,6 +43,7 @@ from rillet.persistence.aof.log import AppendOnlyLog
 from rillet.persistence.aof.rewrite import Rewriting
 from rillet.persistence.aof.states import ON
 from rillet.persistence.rdb.plain_keys import key_of, versioned_values
+from rillet.persistence.segments.compression import compressor
 from rillet.persistence.segments.folder import INDEX_BYTES, SegmentFolder
 from rillet.persistence.segments.segment import Sealed, Segment, SegmentWriter
 from rillet.runtime.engine import Engine
@@ -123,6 +124,7 @@ class Sealing:
         self._engine = engine
         self._folder = folder
         self._aof = aof
+        self._compress = compressor() if engine.settings.stream_compression == "zstd" else None
         self._threshold = limit - min(limit // 8, SEGMENT_BYTES)
         folder.cache.limit = min(INDEX_BYTES, max(limit // 8, _LEAST))
         self._phase = WATCHING
@@ -181,10 +183,11 @@ class Sealing:
         return works or self._phase != WATCHING  # behind a segment, the next one may be due
 
     def _step(self) -> int:
-        """Return the bytes of the next step."""
+        """Return the bytes of the next step: half as many, if each of them is compressed."""
         work = self._of_phase()
         excess = min(work.others + _memory_of(work.stream) - self.limit, self.limit // 8)
-        return _STEP + max(excess, 0) * (_FASTEST - 1) * _STEP // (self.limit // 8)
+        step = _STEP if self._compress is None or self._phase == REPLACING else _STEP // 2
+        return step + max(excess, 0) * (_FASTEST - 1) * step // (self.limit // 8)
 
     def _watch(self) -> None:
         """Begin a segment of the largest stream if the streams are close to the limit."""
@@ -200,7 +203,7 @@ class Sealing:
         for database in self._engine.databases:
             key = key_of(database.keys, largest)
             if key is not None:
-                writer = self._folder.begin(self._engine.clock.now_ms())
+                writer = self._folder.begin(self._engine.clock.now_ms(), self._compress)
                 self._work = _Work(database, key, largest, writer, most, used - _memory_of(largest))
                 self._phase = WRITING
                 return
@@ -215,7 +218,7 @@ class Sealing:
         if nodes.seek(">", work.position) and nodes.next():
             more = True
             follows = bool(work.nodes) and work.nodes[-1].key == work.position
-            while more and left > 0 and work.writer.size < work.most:
+            while more and left > 0 and work.writer.node_bytes < work.most:
                 if nodes.skip_range():
                     follows, work.position, more = False, nodes.key, nodes.next()
                     continue
@@ -230,7 +233,7 @@ class Sealing:
                     follows = False
                 work.position = key
                 left -= node.used
-            if more and work.writer.size < work.most:
+            if more and work.writer.node_bytes < work.most:
                 return
         if not work.nodes:
             self._abandon()

@@ -4,6 +4,7 @@
       0000000001.segment      a segment (segment.py)
       0000000002.segment.part one that is being written, or was when the process ended
       stream-memory           the limit in bytes, for the next opening without the setting
+      stream-compression      none or zstd, likewise
 
 A segment is in use while a stream has a range of it, or the files of the log refer to it: the base by its ranges
 (types.rdb.stream.save_sealed), later files by RILLET.SEAL. `reference` names the file, the number of nodes and entries,
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 import re
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -27,6 +28,7 @@ from rillet.persistence.segments.segment import PART, IndexCache, Sealed, Segmen
 
 SUFFIX: Final = ".segment"
 LIMIT: Final = "stream-memory"
+COMPRESSION: Final = "stream-compression"
 INDEX_BYTES: Final = 16 << 20
 """The bytes of the indexes in memory."""
 
@@ -73,11 +75,11 @@ class SegmentFolder:
             self._last = max(self._last, int(name[:10]))
         return segment
 
-    def begin(self, now: int) -> SegmentWriter:
-        """Begin a new segment. now: ms since the epoch. OSError."""
+    def begin(self, now: int, compress: Callable[[bytes], bytes] | None = None) -> SegmentWriter:
+        """Begin a new segment. now: ms since the epoch; compress: what is done to each node. OSError."""
         self._disk.make_folder(self.path)
         self._last += 1
-        return SegmentWriter(self._disk, self.path / f"{self._last:010}{SUFFIX}", now)
+        return SegmentWriter(self._disk, self.path / f"{self._last:010}{SUFFIX}", now, compress)
 
     def add(self, writer: SegmentWriter, sealed: Sealed) -> Segment:
         """Return the segment that a writer has finished."""
@@ -111,27 +113,35 @@ class SegmentFolder:
         """Return the bytes of the files."""
         return sum(self._disk.size(self.path / name) for name in names)
 
-    # -- the limit ---------------------------------------------------------------------------------------
+    # -- the settings ------------------------------------------------------------------------------------
 
     def stored_limit(self) -> int:
         """Return the limit of the last opening in bytes, 0 if there was none."""
-        if not self._disk.exists(self.path / LIMIT):
-            return 0
-        with self._disk.read_from(self.path / LIMIT) as file:
-            text = file.read(64).strip()
+        text = self._stored(LIMIT)
         return int(text) if re.fullmatch(rb"\d{1,18}", text) else 0
 
-    def store_limit(self, limit: int) -> None:
-        """Store the limit; 0 removes it. OSError."""
-        if limit == self.stored_limit():
-            return
-        if limit == 0:
-            self._disk.remove(self.path / LIMIT)
-            return
+    def stored_compression(self) -> str:
+        """Return how the last opening compressed nodes: none or zstd."""
+        return "zstd" if self._stored(COMPRESSION) == b"zstd" else "none"
+
+    def store_settings(self, limit: int, compression: str) -> None:
+        """Store the limit and the compression for the next opening. OSError."""
+        if limit != self.stored_limit():
+            self._store(LIMIT, b"%d" % limit)
+        if compression != self.stored_compression():
+            self._store(COMPRESSION, compression.encode())
+
+    def _stored(self, name: str) -> bytes:
+        if not self._disk.exists(self.path / name):
+            return b""
+        with self._disk.read_from(self.path / name) as file:
+            return file.read(64).strip()
+
+    def _store(self, name: str, text: bytes) -> None:
         self._disk.make_folder(self.path)
-        part = self.path / f"{LIMIT}{PART}"
-        write_file(self._disk, part, [b"%d\n" % limit])
-        self._disk.rename(part, self.path / LIMIT)
+        part = self.path / f"{name}{PART}"
+        write_file(self._disk, part, [text + b"\n"])
+        self._disk.rename(part, self.path / name)
         self._disk.sync_folder(self.path)
 
     def keep(self, files: Closing) -> None:

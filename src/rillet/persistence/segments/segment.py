@@ -1,8 +1,8 @@
 """A segment: a file with consecutive nodes of one stream, written once and never changed.
 
     header    16 bytes    magic, version
-    nodes                 each node's listpack, byte for byte as in memory, one behind the other
-    index     64 bytes    for each node: first and last ID, where it lies, entries, tombstones, checksum
+    nodes                 each node's listpack, byte for byte as in memory, or compressed by zstd
+    index     68 bytes    for each node: first and last ID, where it lies, entries, tombstones, checksum, size
     footer    64 bytes    the totals, where the index lies, and checksums of the index and of the footer itself
 
 A reader needs the footer to open a segment, the index to find a node (`NodeSource`: key, living, find), and the node.
@@ -13,7 +13,7 @@ with a SegmentUnreadable that names the file and the IDs.
 A writer appends nodes to a file with another name, which gets the index and the footer, is synced and renamed; then the
 folder is synced. So a segment with its right name is complete.
 
-The index of a segment, 1.6 % of the size of nodes of 4 KiB, is read as a whole once, to check it. What stays is its
+The index of a segment, 1.7 % of the size of nodes of 4 KiB, is read as a whole once, to check it. What stays is its
 directory: the first ID and a checksum of each page of 64 rows. After that a page is read, checked and kept when it is
 needed, until `IndexCache` needs the room. So a node of any segment costs a search in memory and two short reads.
 
@@ -30,33 +30,36 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias
 from zlib import crc32
 
-from rillet.errors import Corrupt, SegmentUnreadable
+from rillet.errors import Corrupt, SegmentUnreadable, StoreError
 from rillet.persistence.disk import Disk, DiskFile, write_all
+from rillet.persistence.segments.compression import decompress
 from rillet.structs.listpack import Listpack
 from rillet.types.stream.id import encode_key
 from rillet.types.stream.validation import LivingEntries
 
 MAGIC: Final = b"RILLETSG"
-VERSION: Final = 1
+VERSION: Final = 2
 HEADER: Final = struct.Struct("<8sII")
 """magic, version, 0"""
-ROW: Final = struct.Struct("<16s16sQQIIII")
-"""first ID, last ID (both as in the tree: big endian), offset, entries of the nodes before, bytes, entries, tombstones,
-CRC-32 of the node"""
+ROW: Final = struct.Struct("<16s16sQQIIIII")
+"""first ID, last ID (both as in the tree: big endian), offset, entries of the nodes before, bytes in the file, entries,
+tombstones, CRC-32 of the node, bytes of the node: more than in the file if the node is compressed there"""
 FOOTER: Final = struct.Struct("<QQQQQI16sI")
 """nodes, entries, tombstones, offset of the index, time in ms, CRC-32 of the index, zeroes, CRC-32 of the footer"""
+_ROWS: Final = {1: struct.Struct("<16s16sQQIIII"), VERSION: ROW}
+"""The rows by the version of the file. In version 1 no node is compressed."""
 PART: Final = ".part"
 PAGE: Final = 64
 """The rows of a page of the index."""
-_PAGE_BYTES: Final = PAGE * ROW.size
 _FILES: Final = 64  # that are open at most
 _WRITE: Final = 1 << 18
 _READ: Final = 1 << 18  # small enough for a processor's cache
 _REFERENCE = re.compile(rb"(\d{10}\.segment) (\d{1,18}) (\d{1,18}) (\d{1,18}) (\d{1,10})")
 _NO_ROOM: Final = b"\0" * 16
+_Row: TypeAlias = tuple[bytes, bytes, int, int, int, int, int, int, int]
 
 
 class Sealed(NamedTuple):
@@ -82,8 +85,9 @@ def parse_reference(reference: bytes) -> tuple[str, Sealed]:
 class SegmentWriter:
     """Writes one segment. `add` the nodes in the order of their IDs, then `finish` it, or `abandon` it."""
 
-    def __init__(self, disk: Disk, path: Path, now: int) -> None:
+    def __init__(self, disk: Disk, path: Path, now: int, compress: Callable[[bytes], bytes] | None = None) -> None:
         """Begin the file with another name; now: ms since the epoch. OSError."""
+        self._compress = compress
         self._disk = disk
         self.path = path
         self._part = path.with_name(path.name + PART)
@@ -94,6 +98,8 @@ class SegmentWriter:
         self._last = b""
         self._entries = self._tombstones = 0
         self.size = HEADER.size
+        self.node_bytes = 0
+        """The bytes of the nodes in memory."""
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -110,12 +116,17 @@ class SegmentWriter:
         data = memoryview(node.buf)[: node.used]
         tombstones = node.get_int(node.next(node.first()))
         last = encode_key(seen.last_ms, seen.last_seq)
-        self._rows.append(ROW.pack(key, last, self.size, self._entries, node.used, seen.count, tombstones, crc32(data)))
-        self._pending += data
+        stored: bytes | memoryview = data if self._compress is None else self._compress(bytes(data))
+        if len(stored) >= node.used:
+            stored = data
+        place = (self.size, self._entries, len(stored), seen.count, tombstones)
+        self._rows.append(ROW.pack(key, last, *place, crc32(data), node.used))
+        self._pending += stored
         self._last = last
         self._entries += seen.count
         self._tombstones += tombstones
-        self.size += node.used
+        self.size += len(stored)
+        self.node_bytes += node.used
         if len(self._pending) >= _WRITE:
             self._write()
         return True
@@ -233,7 +244,7 @@ class Segment:
         self._firsts = b""  # the directory: the first ID of each page of the index, and its CRC-32
         self._sums: list[int] = []
         self._pages: dict[int, bytes] = {}
-        self._row: Callable[..., tuple[bytes, bytes, int, int, int, int, int, int]] = ROW.unpack_from
+        self._rows = ROW
 
     def __repr__(self) -> str:
         return f"<Segment {self.path.name}: {self.sealed.nodes} nodes>"
@@ -247,12 +258,13 @@ class Segment:
     def matches(self, number: int, node: Listpack) -> bool:
         """Return whether a node in memory has the bytes of this one. O(bytes)"""
         row = self._row_of(number)
-        return node.used == row[4] and crc32(memoryview(node.buf)[: node.used]) == row[7]
+        return node.used == row[8] and crc32(memoryview(node.buf)[: node.used]) == row[7]
 
     def key(self, number: int) -> bytes:
         """Return the first ID of a node."""
-        at = ROW.size * (number % PAGE)
-        return self._page_of(number)[at : at + 16]
+        page = self._page_of(number)
+        at = self._rows.size * (number % PAGE)
+        return page[at : at + 16]
 
     def living(self, number: int) -> int:
         """Return the number of entries of a node that are not tombstones."""
@@ -264,7 +276,7 @@ class Segment:
         return after - self._row_of(first)[3]
 
     def bytes_of(self, first: int, count: int) -> int:
-        """Return the bytes of `count` nodes at their average size, without the index. O(1)"""
+        """Return the bytes in the file of `count` nodes at their average size, without the index. O(1)"""
         nodes = self.sealed.nodes
         total = max(self.sealed.size - HEADER.size - FOOTER.size - nodes * ROW.size, 0)
         return total * (first + count) // nodes - total * first // nodes
@@ -275,7 +287,7 @@ class Segment:
         number = bisect_right(range(len(self._sums)), key, key=lambda at: firsts[16 * at : 16 * at + 16]) - 1
         if number < 0:
             return -1
-        page, size = self._page(number), ROW.size
+        page, size = self._page(number), self._rows.size
         rows = range(len(page) // size)
         return PAGE * number + bisect_right(rows, key, key=lambda at: page[size * at : size * at + 16]) - 1
 
@@ -290,8 +302,8 @@ class Segment:
 
     def node(self, number: int) -> Listpack:
         """Read a node. Raise SegmentUnreadable if its bytes are missing or damaged."""
-        _, _, offset, _, size, _, _, checksum = self._row_of(number)
-        data = self._read(offset, size, number)
+        _, _, offset, _, stored, _, _, checksum, size = self._row_of(number)
+        data = self._plain(self._read(offset, stored, number), size, number)
         if crc32(data) != checksum:
             raise self._damaged(offset, number)
         return Listpack.from_bytes(data, False)
@@ -306,25 +318,50 @@ class Segment:
         buffer = bytearray()
         at = 0
         while at < len(rows):
-            begin, size, end = rows[at][2], 0, at
+            begin, stored, size, end = rows[at][2], 0, 0, at
             while end < len(rows) and size < _READ:
-                size += rows[end][4]
+                stored += rows[end][4]
+                size += rows[end][8]
                 end += 1
             if size > len(buffer):
                 buffer = bytearray(max(size, _READ + (_READ >> 2)))
             nodes = []
             with memoryview(buffer) as view:
-                self._read_into(begin, view[:size], first + at)
+                if stored == size:
+                    self._read_into(begin, view[:size], first + at)
+                else:
+                    self._read_compressed(begin, stored, view, rows[at:end], first + at)
+                place = 0
                 for number in range(at, end):
-                    key, _, offset, _, size, _, _, checksum = rows[number]
-                    if crc32(view[offset - begin : offset - begin + size]) != checksum:
-                        raise self._damaged(offset, first + number)
-                    nodes.append((key, offset - begin, size))
+                    key, *_, checksum, size = rows[number]
+                    if crc32(view[place : place + size]) != checksum:
+                        raise self._damaged(rows[number][2], first + number)
+                    nodes.append((key, place, size))
+                    place += size
             yield buffer, nodes
             at = end
 
+    def _read_compressed(self, begin: int, stored: int, view: memoryview, rows: list[_Row], first: int) -> None:
+        """Read consecutive nodes, some of them compressed, and put them into a buffer, one behind the other."""
+        place, data = 0, self._read(begin, stored, first)
+        for number, (_, _, offset, _, stored, _, _, _, size) in enumerate(rows, first):
+            view[place : place + size] = self._plain(data[offset - begin : offset - begin + stored], size, number)
+            place += size
+
+    def _plain(self, stored: bytes, size: int, number: int) -> bytes:
+        """Return a node from its bytes in the file."""
+        if len(stored) == size:
+            return stored
+        try:
+            return decompress(stored, size)
+        except Corrupt as error:
+            reason = f"offset {self._row_of(number)[2]}: {self._named(number)} is damaged: {error}"
+            raise SegmentUnreadable(f"{self.path}: {reason}") from None
+        except StoreError as error:
+            raise SegmentUnreadable(f"{self.path}: {error}") from error
+
     def size(self, number: int) -> int:
-        """Return the bytes of a node."""
+        """Return the bytes of a node in the file."""
         return self._row_of(number)[4]
 
     def absent(self, first: int, count: int) -> FilePart | None:
@@ -353,7 +390,7 @@ class Segment:
         try:
             if self._disk.size(self.path) != sealed.size:
                 raise SegmentUnreadable(f"{self.path}: a segment of {sealed.size} bytes is expected")
-            found, checksum = _footer_of(self._disk, self._opened(), self.path, sealed.size)
+            found, checksum, self._rows = _footer_of(self._disk, self._opened(), self.path, sealed.size)
         except FileNotFoundError:
             raise SegmentUnreadable(f"{self.path}: this segment of a stream is missing") from None
         except OSError as error:
@@ -370,17 +407,18 @@ class Segment:
             return self._firsts
         checksum = self._checked_footer()
         at = self._index_at()
-        index = self._read(at, self.sealed.nodes * ROW.size, "the index")
+        index = self._read(at, self.sealed.nodes * self._rows.size, "the index")
         if crc32(index) != checksum:
             raise SegmentUnreadable(f"{self.path}: offset {at}: the index of the segment is damaged")
-        pages = range(0, len(index), _PAGE_BYTES)
-        self._sums = [crc32(index[page : page + _PAGE_BYTES]) for page in pages]
+        step = PAGE * self._rows.size
+        pages = range(0, len(index), step)
+        self._sums = [crc32(index[page : page + step]) for page in pages]
         self._firsts = b"".join([index[page : page + 16] for page in pages])
         self._cache.keep_directory(self, 24 * len(pages))
         return self._firsts
 
     def _index_at(self) -> int:
-        return self.sealed.size - FOOTER.size - self.sealed.nodes * ROW.size
+        return self.sealed.size - FOOTER.size - self.sealed.nodes * self._rows.size
 
     def _page(self, number: int) -> bytes:
         """Return a page of the index, from memory or from the file."""
@@ -389,8 +427,8 @@ class Segment:
             self._cache.use(self, number)
             return page
         self._directory()
-        at = _PAGE_BYTES * number
-        size = min(_PAGE_BYTES, self.sealed.nodes * ROW.size - at)
+        at = PAGE * self._rows.size * number
+        size = min(PAGE * self._rows.size, self.sealed.nodes * self._rows.size - at)
         page = self._read(self._index_at() + at, size, "the index")
         if crc32(page) != self._sums[number]:
             raise SegmentUnreadable(f"{self.path}: offset {self._index_at() + at}: the index of the segment is damaged")
@@ -404,8 +442,11 @@ class Segment:
             raise IndexError("the segment has no node of this number")
         return self._page(number // PAGE)
 
-    def _row_of(self, number: int) -> tuple[bytes, bytes, int, int, int, int, int, int]:
-        return self._row(self._page_of(number), ROW.size * (number % PAGE))
+    def _row_of(self, number: int) -> _Row:
+        page, rows = self._page_of(number), self._rows
+        row: Any = rows.unpack_from(page, rows.size * (number % PAGE))
+        found: _Row = row if rows is ROW else (*row, row[4])
+        return found
 
     def _opened(self) -> BinaryIO:
         if self._file is None:
@@ -479,8 +520,8 @@ def read_segment(disk: Disk, path: Path) -> Sealed:
         return _footer_of(disk, file, path, disk.size(path))[0]
 
 
-def _footer_of(disk: Disk, file: BinaryIO, path: Path, size: int) -> tuple[Sealed, int]:
-    """Check the header and the footer; return what the footer says, and the checksum of the index."""
+def _footer_of(disk: Disk, file: BinaryIO, path: Path, size: int) -> tuple[Sealed, int, struct.Struct]:
+    """Check the header and the footer; return what the footer says, the checksum of the index, and its rows."""
     if size < HEADER.size + FOOTER.size:
         raise Corrupt(f"{path}: the file is too short for a segment")
     header, at = disk.read_at(file, 0, HEADER.size), size - FOOTER.size
@@ -490,12 +531,13 @@ def _footer_of(disk: Disk, file: BinaryIO, path: Path, size: int) -> tuple[Seale
     magic, version, _ = HEADER.unpack(header)
     if magic != MAGIC:
         raise Corrupt(f"{path}: offset 0: this is not a segment")
-    if version != VERSION:
-        raise Corrupt(f"{path}: offset 8: a segment of version {version}; this rillet reads version {VERSION}")
+    rows = _ROWS.get(version)
+    if rows is None:
+        raise Corrupt(f"{path}: offset 8: a segment of version {version}; this rillet reads versions 1 to {VERSION}")
     nodes, entries, _, index_at, _, of_index, _, own = FOOTER.unpack(footer)
-    if crc32(footer[:-4]) != own or index_at + nodes * ROW.size != at:
+    if crc32(footer[:-4]) != own or index_at + nodes * rows.size != at:
         raise Corrupt(f"{path}: offset {at}: the footer of the segment is damaged")
-    return Sealed(nodes, entries, size, own), of_index
+    return Sealed(nodes, entries, size, own), of_index, rows
 
 
 __all__ = ["IndexCache", "Sealed", "Segment", "SegmentWriter", "parse_reference", "read_segment"]

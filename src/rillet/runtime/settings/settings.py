@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from rillet.runtime.keyspace_events import Events, letters
@@ -183,6 +184,13 @@ def _stream_memory(limit: int, _settings: Settings) -> int:
     return limit
 
 
+def _compression(word: str, _settings: Settings) -> str:
+    """Check that the package for zstd is there."""
+    if word == "zstd" and find_spec("zstandard") is None:
+        raise SettingError("zstd is missing: pip install 'rillet[zstd]'")
+    return word
+
+
 def _client_limit(text: str) -> int:
     """Parse maxmemory-clients: bytes, or a percentage of maxmemory, which becomes a negative number."""
     if text.endswith("%"):
@@ -253,6 +261,8 @@ _OURS = [
             False),
     memory("stream-memory", "Bytes of streams in memory; what exceeds them goes into segments on disk; 0: everything "
            "stays in memory", 0, 0, LONG_MAX, mutable=False, hidden=True, adapt=_stream_memory),
+    replace(words("stream-compression", "How nodes in segments are compressed; auto: as at the last opening", "auto",
+                  ("auto", "none", "zstd"), mutable=False, hidden=True), adapt=_compression),
     boolean("aof-checksums", "Whether each write to the log has a checksum", False, mutable=False, hidden=True),
     words("repl-compat", "The server that replicas are: what it lacks is not sent to them. auto: each one is asked",
           "auto", ("auto", *COMPATS)),

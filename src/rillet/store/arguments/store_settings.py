@@ -40,9 +40,10 @@ _SERVER_ONLY = frozenset(
     "shutdown-on-sigint shutdown-on-sigterm shutdown-timeout appendonly appenddirname dir loglevel logfile".split()
 )
 _FILES_ONLY = frozenset(
-    "stream-memory aof-checksums log-entries-read appendfsync no-appendfsync-on-rewrite auto-aof-rewrite-percentage "
-    "auto-aof-rewrite-min-size aof-load-truncated aof-load-refused aof-load-corrupt-tail-max-size aof-use-rdb-preamble "
-    "aof-timestamp-enabled aof-rewrite-incremental-fsync rdb-save-incremental-fsync "
+    "stream-memory stream-compression aof-checksums log-entries-read appendfsync no-appendfsync-on-rewrite "
+    "auto-aof-rewrite-percentage auto-aof-rewrite-min-size aof-load-truncated aof-load-refused "
+    "aof-load-corrupt-tail-max-size aof-use-rdb-preamble aof-timestamp-enabled aof-rewrite-incremental-fsync "
+    "rdb-save-incremental-fsync "
     "aof-disable-auto-gc appendfilename save stop-writes-on-bgsave-error dbfilename "
     "rdb-key-save-delay key-load-delay lazyfree-lazy-eviction lazyfree-lazy-expire "
     "lazyfree-lazy-server-del lazyfree-lazy-user-del".split()
