@@ -1,7 +1,7 @@
 """Building and installing: compiled, without a C compiler, and with the build's switches.
 
 What depends on pip goes through pip into a folder; for the rest setup.py runs alone, in a third of the time. One small
-module stands for all of them: the build of all is what the compiled run of this suite tests.
+module stands for all of them, in `make test-long`: the build of all is what the compiled run of this suite tests.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+import rillet
 from rillet._compiled import COMPILED
 from tests.package.test_data_files import data_files
 from tests.package.test_modes import ROOT, SRC, built_extensions
@@ -159,6 +160,13 @@ def test_a_module_that_does_not_compile_takes_all_of_them_back(compiled: tuple[P
     assert built_extensions(sources / "build" / "lib" / "rillet") == set()
 
 
+@pytest.mark.skipif(not rillet.compiled(), reason="looks at the build under test")
+def test_the_build_under_test_has_what_is_listed_and_left_nothing_in_src() -> None:
+    assert set(COMPILED) <= built_extensions(Path(rillet.__file__).parent)
+    assert not [path for path in SRC.rglob("*") if path.suffix in {".c", ".so"}]
+
+
+@pytest.mark.long
 @needs_compiler
 def test_what_is_listed_is_compiled_and_nothing_is_written_into_src(compiled: tuple[Path, str]) -> None:
     assert MODULE in COMPILED

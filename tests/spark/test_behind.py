@@ -46,16 +46,18 @@ def place(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture
 def client(place: str) -> Iterator[redis.Redis]:
     with redis.Redis.from_url(place) as connected:
+        connected.response_callbacks.pop("XRANGE")  # redis-py makes a dictionary of each entry
         connected.flushall()
         yield connected
 
 
+# One reply for thousands of entries: a pipeline of redis-py takes ten times as long.
+ADD = "for i = 2, #ARGV do redis.call('XADD', KEYS[1], ARGV[i], 'n', ARGV[1] + i - 2) end"
+
+
 def add(client: redis.Redis, ids: Sequence[ID]) -> None:
     for start in range(0, len(ids), 5000):
-        pipe = client.pipeline(transaction=False)
-        for n, (ms, seq) in enumerate(ids[start : start + 5000], start):
-            pipe.execute_command("XADD", "events", f"{ms}-{seq}", "n", n)
-        pipe.execute()
+        client.eval(ADD, 1, "events", start, *(f"{ms}-{seq}" for ms, seq in ids[start : start + 5000]))
 
 
 def after(client: redis.Redis, offset: str) -> int:
@@ -299,7 +301,7 @@ def test_bounds_under_a_live_trimming_writer(place: str, client: redis.Redis) ->
         while batches < 40 or (query.lost.get("events", 0) == 0 and batches < 400):
             if client.exists("events") and query.plan():
                 while batches % 3 == 0 and total[0] < 20_000 * (batches + 1) // 10:
-                    pass  # the batch waits for a free core
+                    stop.wait(0.001)  # the batch waits for a free core
                 read += len(query.read())
                 query.commit()
                 batches += 1

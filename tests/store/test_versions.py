@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,7 +47,7 @@ class Version:
 
     def __init__(self, folder: Path, version: str, oldest: int, protocol: int) -> None:
         self.folder = folder
-        shutil.copytree(Path(rillet.__file__).parent, folder / "rillet", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(Path(rillet.__file__).parent, folder / "rillet")  # with its .pyc files
         self._change("__init__.py", f'__version__ = "{rillet.__version__}"', f'__version__ = "{version}"')
         self._change("persistence/announcement.py", f"PROTOCOL = {PROTOCOL}\nOLDEST = {OLDEST}\n",
                      f"PROTOCOL = {protocol}\nOLDEST = {oldest}\n")  # fmt: skip
@@ -146,6 +147,7 @@ def test_a_server_of_another_version(tmp_path: Path, newer: Version, compatible:
                                 str(socket), "--appendonly", "yes")  # fmt: skip
         while not (socket.exists() and (tmp_path / "owner.json").exists()):
             assert process.poll() is None
+            time.sleep(0.01)
         try:
             if works:
                 with rillet.open(tmp_path) as store:
