@@ -31,7 +31,7 @@ from tests.variants import by_speed, long_interpreted, seeds
 
 pytestmark = pytest.mark.both
 
-STEPS = by_speed(800, 150, 2000)
+STEPS = by_speed(500, 150, 2000)
 SEEDS = seeds(2, 4)
 FRESH_SETS = (b"set-max-listpack-entries", b"set-max-listpack-value")
 

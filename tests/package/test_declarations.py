@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.variants import long
 from tools.declarations import Module, typed_modules, write
 
 BASE = '''\
@@ -173,8 +174,24 @@ def test_a_function_that_no_module_imports_keeps_its_decorator(modules: dict[str
 
 
 @pytest.mark.long
-def test_every_typed_module_has_its_files_and_old_ones_go(tmp_path: Path) -> None:
+def _tree(src: Path) -> Path:
+    """Write sources with two typed modules, a plain one and a .pxd file by hand."""
+    (src / "rillet").mkdir(parents=True)
+    for name, text in {
+        "_compiled.py": 'TYPED = ("base", "user")\nPLAIN = ("plain",)\n', "base.py": BASE, "user.py": USER,
+        "plain.py": "", "_extern.pxd": "cdef struct Struct: pass\n",
+    }.items():  # fmt: skip
+        (src / "rillet" / name).write_text(text)
+    return src
+
+
+@pytest.mark.parametrize("whole", [False, *long(True)])  # the compiled build is made from the whole
+def test_every_typed_module_has_its_files_and_old_ones_go(whole: bool, tmp_path: Path) -> None:
     src = Path(__file__).resolve().parents[2] / "src"
+    if not whole:
+        src = _tree(tmp_path / "small")
+    tmp_path = tmp_path / "written"
+    tmp_path.mkdir()
     (tmp_path / "rillet.gone.pxd").write_text("")
     write(src, tmp_path)
     names = set(typed_modules(src))

@@ -225,15 +225,21 @@ def _check_kind(synchronous: type, name: str, made: Callable[..., Any]) -> None:
         assert result.startswith("AsyncIterator[")
 
 
-def test_the_files_are_what_the_generator_writes() -> None:
-    for path, text in make_aio.generated().items():
+@pytest.fixture(scope="module")
+def generated() -> dict[Path, str]:
+    """The text of each file that the generator writes."""
+    return make_aio.generated()
+
+
+def test_the_files_are_what_the_generator_writes(generated: dict[Path, str]) -> None:
+    for path, text in generated.items():
         assert path.read_text(encoding="utf-8") == text, f"{path.name} is not up to date: run python -m tools.make_aio"
 
 
-def test_every_module_of_the_package_is_made_or_written_by_hand() -> None:
+def test_every_module_of_the_package_is_made_or_written_by_hand(generated: dict[Path, str]) -> None:
     folder = Path(aio.__file__).parent
     by_hand = {"__init__", "runner", "subscription"}
-    made = {path.stem for path in make_aio.generated()}
+    made = {path.stem for path in generated}
     assert {path.stem for path in folder.glob("*.py")} == by_hand | made
 
 

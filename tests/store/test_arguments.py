@@ -101,41 +101,54 @@ def call(method: Any, given: dict[str, Any], several: list[Any] | None = None) -
         result.close()
 
 
-def problem_of(method: Any, given: dict[str, Any], parameter: inspect.Parameter, wrong: Any) -> str | None:
-    """Return what is wrong with the error for a wrong argument; None if it is right, or the value is accepted."""
+def problem_of(
+    method: Any, given: dict[str, Any], parameter: inspect.Parameter, wrong: Any
+) -> tuple[str | None, bool]:
+    """Return what is wrong with the error for a wrong argument, and whether the call may have changed something.
+
+    The first is None if the error is right, or the value is accepted.
+    """
     one = parameter.kind is parameter.VAR_POSITIONAL
     try:
         call(method, given if one else {**given, parameter.name: wrong}, [wrong] if one else None)
     except (KeyError, IndexError):
-        return None
+        return None, True
     except (TypeError, ValueError, rillet.CommandError) as error:
-        text = str(error)
-        named = parameter.name.rstrip("s") in text or "key '" in text or any(one in text for one in OF_REDIS)
-        return None if named else text
+        return (None if _names(error, parameter) else str(error)), not isinstance(error, TypeError)
     except Exception as error:
-        return repr(error)
+        return repr(error), True
     accepts = parameter.name in ANYTHING or method.__name__ == "contains"
-    return "accepted" if type(wrong) is object and not accepts else None
+    return ("accepted" if type(wrong) is object and not accepts else None), True
+
+
+def _names(error: Exception, parameter: inspect.Parameter) -> bool:
+    """Return whether the text of an error names the parameter."""
+    text = str(error)
+    return parameter.name.rstrip("s") in text or "key '" in text or any(one in text for one in OF_REDIS)
 
 
 @pytest.mark.parametrize("kind", sorted(filled(rillet.open())))
 def test_each_parameter_refuses_other_values(store: rillet.Store, kind: str) -> None:
     problems = []
-    for name, _ in inspect.getmembers(type(filled(store)[kind]), inspect.isfunction):
+    made = filled(store)[kind]
+    for name, _ in inspect.getmembers(type(made), inspect.isfunction):
         if name.startswith("_") or name in OMITTED:
             continue
-        method = getattr(filled(store)[kind], name)
+        method = getattr(made, name)
         for parameter in inspect.signature(method).parameters.values():
             for wrong in WRONG:
                 if parameter.kind is parameter.VAR_KEYWORD or wrong is parameter.default:
                     continue
-                method = getattr(filled(store)[kind], name)
+                method = getattr(made, name)
                 given = {**VALID, **OF_METHOD.get(f"{kind}.{name}", {})}
                 required = {
                     one.name: given[one.name] for one in inspect.signature(method).parameters.values()
                     if one.name in OF_METHOD.get(f"{kind}.{name}", {})
                     or (one.default is one.empty and one.name in given)
                 }  # fmt: skip
-                if problem := problem_of(method, required, parameter, wrong):
+                problem, changed = problem_of(method, required, parameter, wrong)
+                if problem is not None:
                     problems.append(f"{kind}.{name}({parameter.name}={wrong!r}): {problem}")
+                if changed:
+                    made = filled(store)[kind]
     assert problems == []

@@ -37,7 +37,7 @@ pytestmark = [
 ]
 LIMIT = 20.0  # seconds after which a call hangs
 _REDIS_PY = str(Path(redis.__file__).parent)
-MOST = by_speed(60, 25, 400)  # places of a call that are tried
+MOST = by_speed(30, 25, 400)  # places of a call that are tried
 
 
 class Place(NamedTuple):

@@ -21,6 +21,7 @@ from rillet.store.group import Group
 from tests.judge import Judge
 from tests.model.ownership import KINDS, OF_PROCESSES, world
 from tests.store.conftest import Frontend, only
+from tests.variants import long
 
 
 def _group(store: Store, messages: int) -> Group:
@@ -150,9 +151,10 @@ def _killed(where: str, how: str, limit: int) -> None:
         process.wait(60)
 
 
-@pytest.mark.parametrize("how", ["inside", "after"])
-@pytest.mark.parametrize("limit", [1, 3])
-@pytest.mark.parametrize("kind", ["directory", "redis"])
+@pytest.mark.parametrize(("kind", "limit", "how"), [
+    ("directory", 1, "inside"), ("directory", 3, "after"), ("redis", 1, "after"), ("redis", 3, "inside"),
+    *long(("directory", 1, "after"), ("directory", 3, "inside"), ("redis", 1, "inside"), ("redis", 3, "after")),
+])  # fmt: skip
 def test_only_the_message_in_the_handler_of_a_killed_worker_is_counted(
     kind: str, how: str, limit: int, tmp_path: Path, judge: Judge
 ) -> None:

@@ -110,7 +110,7 @@ def test_a_blocking_call_waits_its_own_time(place: tuple[rillet.Store, int]) -> 
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(store.execute, "BLPOP", "l", 0)
         while b"cmd=blpop" not in store.execute("CLIENT", "LIST"):
-            pass
+            time.sleep(0.01)
         threading.Event().wait(3 * TIMEOUT)
         store.execute("RPUSH", "l", "x")
         assert waiting.result(timeout=60) == [b"l", b"x"]
@@ -185,7 +185,7 @@ def test_many_calls_in_turn_need_not_end_within_the_timeout(place: tuple[rillet.
 
     async def run() -> None:
         aio = store.aio()
-        until = time.monotonic() + 4 * TIMEOUT
+        until = time.monotonic() + 2 * TIMEOUT
         while time.monotonic() < until:
             await asyncio.gather(*[aio.execute("SET", "k", n) for n in range(20)])
 

@@ -14,6 +14,8 @@ import tomllib
 import rillet
 from tests.package.test_modes import ROOT
 
+# Plugins that these projects do not use, and that take longer to import than their tests to run.
+WITHOUT = [word for name in ("hypothesispytest", "xdist", "timeout", "anyio") for word in ("-p", f"no:{name}")]
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -37,7 +39,7 @@ def run(tmp_path: Path) -> Run:
         for name, text in files.items():
             (project / f"{name}.py").write_text(text, encoding="utf-8")
         return subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments],
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *WITHOUT, *arguments],
             cwd=project, env=environment, capture_output=True, text=True, timeout=120,
         )  # fmt: skip
 

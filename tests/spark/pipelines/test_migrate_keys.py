@@ -24,7 +24,7 @@ from tests.cluster import running_cluster
 from tests.judge import Judge, redis_binary, running_redis
 
 pytestmark = pytest.mark.slow
-N = 300
+N = 120
 FAR = 4_000_000_000_000
 
 
