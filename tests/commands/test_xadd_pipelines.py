@@ -17,7 +17,7 @@ from rillet.runtime.registry import TABLE
 from rillet.runtime.settings.settings import Settings
 from rillet.types.rdb.value import dump
 from tests.commands.ends import NOW
-from tests.variants import by_speed
+from tests.variants import by_speed, seeds
 
 pytestmark = pytest.mark.both
 
@@ -117,7 +117,7 @@ def sent(argv: list[bytes], chance: random.Random) -> bytes:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("log", ["none", "log", "log with timestamps"])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(3, 8))
 def test_a_batch_of_commands_has_the_effects_of_the_single_commands(seed: int, log: str) -> None:
     """One side gets them as bytes in two parts, the other one by one; replies, values, counters and log are equal."""
     chance = random.Random(f"{seed} {log}")

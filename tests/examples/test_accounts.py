@@ -16,6 +16,7 @@ PROGRAM = "accounts/accounts.py"
 APPLIED = ["50 accounts, 8 movements each, 8 partitions, 0 pending", "every movement was applied once, in its order"]
 
 
+@pytest.mark.long  # the next test runs it, too, and Spark on its sums
 def test_the_demonstration() -> None:
     said, _ = start(PROGRAM, "--movements", 8).communicate(timeout=LIMIT)
     lines = said.splitlines()
@@ -30,3 +31,4 @@ def test_spark_has_the_same_sums() -> None:
     lines = said.splitlines()  # with Spark's log between
     assert lines[-1] == "Spark: the same sums of 50 accounts", said
     assert {*APPLIED} <= {*lines}, said
+    assert sum("kill -9" in line for line in lines) > 0

@@ -40,6 +40,7 @@ from tests.judge import Judge  # noqa: E402
 from tests.spark import test_exactly_once as exactly_once  # noqa: E402
 from tests.spark.test_exactly_once import Fault, Killed, Place, strikes  # noqa: E402
 from tests.spark.writing import QUERY, numbered, table, writer_of  # noqa: E402
+from tests.variants import seeds  # noqa: E402
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -100,7 +101,7 @@ def assert_only_expiring(place: Place, stream: str) -> None:
 # ---- tasks at the same time ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(1, 3))
 def test_parallel_tasks_append_in_order(place: Place, seed: int) -> None:
     rng = random.Random(seed)
     delays = [[rng.random() * 0.02 for _ in range(3)] for _ in range(TASKS)]

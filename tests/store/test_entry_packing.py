@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rillet
@@ -17,6 +17,7 @@ from rillet.store.arguments.entry_packing import EntryPacker, ids_in
 from rillet.store.entry import Entry, entries_of
 from rillet.store.stream import BATCH_BYTES
 from rillet.types.stream.id import StreamID
+from tests.variants import by_speed
 
 pytestmark = pytest.mark.both
 
@@ -33,6 +34,7 @@ def packer(batch: int = 1000, most: int = BATCH_BYTES) -> EntryPacker:
     return EntryPacker([b"XADD", b"s"], batch, most)
 
 
+@settings(max_examples=by_speed(15, 15, 300))
 @given(ENTRIES)
 def test_a_packed_entry_is_the_command_with_its_encoded_fields(entries: list[dict[Any, Any]]) -> None:
     one = packer()

@@ -11,6 +11,7 @@ import pytest
 
 import rillet
 from rillet import Store
+from tests.variants import long
 
 SECONDS = 60
 Call = Callable[[Any], Awaitable[Any]]
@@ -62,7 +63,9 @@ def values(store: Store, keys: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", BLOCKING)
-@pytest.mark.parametrize("turns", range(4))
+@pytest.mark.parametrize(
+    ("client", "turns"), [(2, 0), (3, 1), (2, 2), (3, 3), *long((3, 0), (2, 1), (3, 2), (2, 3))], indirect=["client"]
+)
 def test_a_blocked_call_that_was_served_puts_back(store: Store, client: Any, name: str, turns: int) -> None:
     """The data arrives, the event loop turns a few times, and the task is cancelled before it has its reply."""
     call, push, after = BLOCKING[name]

@@ -164,7 +164,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[rillet.Store]:
 
 
 @pytest.mark.peer
-@pytest.mark.parametrize("seed", seeds(20, 300))
+@pytest.mark.parametrize("seed", seeds(10, 300))
 def test_a_lag_is_exact_or_unknown_with_a_reason(server: rillet.Store, seed: int) -> None:
     server.execute("FLUSHALL")
     chosen, stream, added = random.Random(seed), server.stream("x"), 1

@@ -106,7 +106,7 @@ class Model(RuleBasedStateMachine):
             assert self.array.get(index) == self.model.get(index)
 
 
-Model.TestCase.settings = settings(max_examples=by_speed(20, 8, 50))
+Model.TestCase.settings = settings(max_examples=by_speed(8, 8, 50))
 TestModel = pytest.mark.slow(Model.TestCase)
 
 
