@@ -303,6 +303,9 @@ class Faults:
         model.held = {n: until for n, until in model.held.items() if until > self.place.now(at.get(n, KEY)) + 0.002}
         if isinstance(model, test_order_model.Model):
             model.leases = {n: lease for n, lease in model.leases.items() if lease[1] > now}
+        elif isinstance(model, test_delay_model.Model):
+            shortest = test_delay_model.LEASES[0] * model.unit
+            model.leases = {n: lease for n, lease in model.leases.items() if lease[1] + shortest > now}
         self.place.jump(-seconds)
 
     def wrapped(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -332,6 +335,7 @@ class Faults:
             except OutcomeUnknown:
                 for message in actor.failed[:1]:  # its retry may have replaced the longer time of an extension
                     actor.model.held.pop(message["n"], None)
+                    getattr(actor.model, "leases", {}).pop(message["n"], None)
                 if isinstance(actor.next, InvalidEntry):  # the command of Model.invalid
                     actor.model.finished(actor.next.entry["n"])
                 actor.model.actors.remove(actor)

@@ -1,4 +1,4 @@
-"""Delays, retries, leases and collection, with consumers that are killed or paused between any two of their commands.
+"""Delays, retries, leases, collection and filters, with consumers that are killed or paused between any two commands.
 
 A consumer is the generator of its commands (consuming/delivery.py), which the test drives. So a kill or a pause comes
 at any place that a server can notice. A ledger has what was added, retried, extended and acknowledged, and checks:
@@ -7,8 +7,12 @@ at any place that a server can notice. A ledger has what was added, retried, ext
     nothing comes twice     the stream has every delayed entry once
     nothing is early        by the clock of the store: neither an entry nor a retry nor an extended message
     the order               by due time, then by the call of `add`, among entries that waited at the same time
+    leases                  no other consumer receives a message before the shortest claim_idle is over, from the last
+                            hand-out, `extend`, or renewal by a heartbeat
     fencing                 `ack`, `retry` and `extend` succeed only if the group lists the message for this hand-out
-    filters                 a loop with `where` receives matching entries only, and leaves the others to loops without
+    filters                 a loop with `where` receives matching entries only; it leaves the others to loops without,
+                            or, in some rounds, acknowledges them. Ranges with `where` have what matches
+    counting                `count` and `rank` agree with the entries of a range
 """
 
 from __future__ import annotations
@@ -20,16 +24,18 @@ from typing import Any
 
 import pytest
 
-from rillet import LeaseLost, Message, Store
+from rillet import LeaseLost, Message, Store, StreamID
 from rillet.keyspace.helper_keys import retries_key
-from rillet.store.command_steps import run_step
+from rillet.store.command_steps import drive, run_step
 from rillet.store.consuming import delays, prefetch
 from rillet.store.consuming.delivery import delivery
 from rillet.store.consuming.delivery_options import DeliveryOptions, End
+from rillet.store.stream import Stream
 from rillet.testing.clock import StoreClock
 from tests.store.conftest import Frontend
 
 NAMES = "abc"
+LEASES = (2, 6)  # claim_idle, in units
 BACKOFF = 4.0
 
 
@@ -45,16 +51,17 @@ class Actor:
         self.next: Any = next(self.steps)  # the next command
         self.handler: list[Message] = []
         self.failed: list[Message] = []  # those whose retry the next commands ask for
+        self.since = model.now()  # the time before the first command since the last hand-out
 
     def step(self) -> None:
         """End the handler, or run the next command; then a handler may begin."""
+        before = self.model.now()
         if self.handler:
             if self.options.backoff is not None:
                 self.failed = [message for message in self.handler if not message.settled]
-            self.handler = []
+            self.handler, self.since = [], before
             self.next = next(self.steps)
         else:
-            before = self.model.now()
             reply = run_step(self.model.store, self.next)
             if self.failed:
                 message = self.failed.pop(0)
@@ -64,9 +71,19 @@ class Actor:
         if isinstance(self.next, tuple):
             assert not self.failed
             self.handler = list(self.next)
+            # A batch may be checked by several commands: a pause between two of them is one before the hand-out.
+            at_once = self.options.batch is None
             for message in self.handler:
-                # A batch may be checked by several commands: a pause between two of them is one before the hand-out.
-                self.model.handed_out(message, at_once=self.options.batch is None, odd=self.options.where is not None)
+                self.model.handed_out(message, at_once, self.options.where is not None)
+                self.model.leased(message, min(before if at_once else self.since, self.model.now()))
+
+    def renew(self) -> None:
+        """Do what the thread of a heartbeat does."""
+        before = self.model.now()
+        drive(self.model.store, self.leases.renew())
+        for message in self.leases.handed:
+            if not message.settled and self.model.owns(message):
+                self.model.leased(message, before)
 
 
 class Model:
@@ -84,7 +101,9 @@ class Model:
         self.dues: dict[str, float] = {}
         self.added: dict[str, float] = {}
         self.held: dict[str, float] = {}  # the time before which nobody may receive it
+        self.leases: dict[str, tuple[bytes, float]] = {}  # the consumer that has it, and the time before that was noted
         self.acknowledged: set[str] = set()
+        self.filters = random.choice(("leave", "ack"))  # what loops with `where` do with other messages
 
     # -- the ledger ------------------------------------------------------------------------------------
 
@@ -95,6 +114,9 @@ class Model:
         if at_once:
             assert now >= self.held.get(n, 0.0), f"{n} came {self.held[n] - now} s before its retry"
             assert n not in self.acknowledged
+            name, since = self.leases.get(n, (b"", 0.0))
+            left = since + LEASES[0] * self.unit - now
+            assert name == message.consumer or left <= 0.001 * (self.unit < 1), f"{name!r} has {n} for {left} s"
 
     def owns(self, message: Message) -> bool:
         """Whether the group lists the message for this hand-out, which may still be uncounted."""
@@ -103,6 +125,10 @@ class Model:
 
     def hold(self, message: Message, until: float) -> None:
         self.held[message["n"]] = until - 0.001 * (self.unit < 1)
+        self.leases.pop(message["n"], None)
+
+    def leased(self, message: Message, since: float) -> None:
+        self.leases[message["n"]] = (message.consumer, since)
 
     # -- what happens ----------------------------------------------------------------------------------
 
@@ -122,9 +148,9 @@ class Model:
         if len(self.actors) < 4:
             backoff = None if self.random.randrange(2) else (lambda _: BACKOFF)
             heartbeat = self.random.randrange(2) == 0
-            filters: Any = self.random.choice(({}, {}, {"where": {"odd": 1}, "skipped": "leave"}))
+            filters: Any = self.random.choice(({}, {}, {"where": {"odd": 1}, "skipped": self.filters}))
             options = DeliveryOptions(
-                block=None, claim_idle=self.random.choice((2, 6)) * self.unit, heartbeat=heartbeat, backoff=backoff,
+                block=None, claim_idle=self.random.choice(LEASES) * self.unit, heartbeat=heartbeat, backoff=backoff,
                 batch=self.random.choice((None, None, 2)), collect=self.random.choice((None, 8 * self.unit)),
                 **filters,
             )  # fmt: skip
@@ -154,12 +180,20 @@ class Model:
                 case 3:
                     message.extend(seconds)
                     self.hold(message, now + seconds)
+                    self.leased(message, now)
                 case _:
                     return
         except LeaseLost:
             assert not owns
         else:
             assert owns
+
+    def read(self) -> None:
+        """Compare ranges with `where`, and counts, with all entries."""
+        entries = list(self.stream)
+        assert len(entries) == len(self.dues) - self.stream.delayed_count()
+        assert list(self.stream.scan(where={"odd": 1})) == [entry for entry in entries if int(entry["n"]) % 2]
+        check_counts(self.stream, [entry.id for entry in entries], self.random)
 
     def run(self, steps: int) -> None:
         for _ in range(steps):
@@ -174,8 +208,13 @@ class Model:
                 self.advance(self.random.choice((0.25, 1, 1, 3, 20)) * self.unit)
             elif kind == 6:
                 self.group.collect(self.random.choice((5, 15)) * self.unit)
+            elif kind == 7 and self.random.randrange(4) == 0:
+                self.read()
             elif self.actors:
                 actor = self.random.choice(self.actors)
+                if actor.handler and actor.options.heartbeat and self.random.randrange(3):
+                    actor.renew()
+                    continue  # a long handler
                 if actor.handler:
                     self.handle(actor)
                 actor.step()
@@ -184,15 +223,19 @@ class Model:
         """Let one consumer handle everything that is left, then check the ledger."""
         for actor in list(self.actors):
             self.kill(actor)
+        # What a filter may have acknowledged is not pending, and in the stream.
+        wanted = {n for n in self.dues if self.filters == "leave" or int(n) % 2}
         for _ in range(200):
-            if len(self.acknowledged) == len(self.dues):
+            waits = self.group.pending_count() or self.stream.delayed_count()
+            if wanted <= self.acknowledged and not waits:
                 break
             self.advance(5 * self.unit)
-            for message in self.group.consumer("last").messages(claim_idle=self.unit, block=None, stop_when_empty=True):
+            lease = LEASES[0] * self.unit
+            for message in self.group.consumer("last").messages(claim_idle=lease, block=None, stop_when_empty=True):
                 self.handed_out(message)
                 assert message.ack()
                 self.acknowledged.add(message["n"])
-        assert sorted(self.acknowledged, key=int) == list(self.dues)
+        assert wanted <= self.acknowledged <= self.dues.keys()
         assert self.group.pending_count() == 0
         assert self.stream.delayed_count() == 0
         places = {entry["n"]: (place, entry.id.ms / 1000) for place, entry in enumerate(self.stream)}
@@ -206,6 +249,16 @@ class Model:
                 waited = self.added[other] < places[one][1]  # when `one` was moved
                 if waited and (self.dues[other], int(other)) < (self.dues[one], int(one)):
                     assert places[other][0] < places[one][0], f"{other} should come before {one}"
+
+
+def check_counts(stream: Stream[Any], ids: list[StreamID], random: Random) -> None:
+    """Compare `count` and `rank` with the IDs of all entries."""
+    assert stream.count() == len(ids)
+    for place in random.sample(range(len(ids)), min(3, len(ids))):
+        assert stream.rank(ids[place]) == place + 1
+        other = random.randrange(len(ids))
+        assert stream.count(ids[place], ids[other]) == max(0, other - place + 1)
+        assert stream.count(ids[place], f"({ids[other]}") == max(0, other - place)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ ledger knows what was added, and checks:
     one at a time        an entry of a key is not handed out while another consumer has a live lease of the key
     nothing is early     by the clock of the store: neither a retry nor an extended message
     fencing              `ack`, `retry` and `extend` succeed only if the group lists the message for this hand-out
+    counting             `count` and `rank` agree with the entries that are left
     nothing remains      the keys of the order exist only while messages are pending
 """
 
@@ -30,6 +31,7 @@ from rillet.store.consuming import delays, delivery, prefetch
 from rillet.store.consuming.delivery_options import DeliveryOptions, End
 from rillet.testing.clock import StoreClock
 from tests.store.conftest import Frontend
+from tests.store.test_delay_model import check_counts
 
 NAMES = "abcd"
 KEYS = ("", "x", "xx", "x:1-1", "9:", "é\n")
@@ -217,7 +219,7 @@ class Model:
 
     def meddle(self) -> None:
         """Do what programs do that do not know of the order."""
-        kind = self.random.randrange(5)
+        kind = self.random.randrange(6)
         pending = self.group.pending()
         if kind == 0 and pending:
             one = self.random.choice(pending)
@@ -240,6 +242,10 @@ class Model:
             to = self.random.choice([other for other in NAMES if other != name])
             self.group.delete_consumer(name, pending=to)
             self.freed(name)
+        elif kind == 4:
+            ids = [entry.id for entry in self.stream]
+            assert len(ids) == self.added - len(self.deleted) - self.stream.delayed_count()
+            check_counts(self.stream, ids, self.random)
         else:
             self.advance(self.random.choice((0.25, 1, 1, 3, 20)) * self.unit)
 
@@ -261,12 +267,11 @@ class Model:
                 self.advance(self.random.choice((0.25, 1, 1, 3, 20)) * self.unit)
             elif kind == 6 and self.random.randrange(3) == 0:
                 self.meddle()
-            elif kind == 7 and self.actors:
-                actor = self.random.choice(self.actors)
-                if actor.options.heartbeat:
-                    actor.renew()
             elif self.actors:
                 actor = self.random.choice(self.actors)
+                if actor.handler and actor.options.heartbeat and self.random.randrange(3):
+                    actor.renew()
+                    continue  # a long handler
                 if actor.handler:
                     self.handle(actor)
                 elif actor.options.collect is not None:  # it may collect now
