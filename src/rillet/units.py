@@ -1,4 +1,4 @@
-"""Sizes and durations as texts with units, for the terminal and for reports."""
+"""Sizes, durations and numbers as texts with units or nouns, for the terminal and for reports."""
 
 from __future__ import annotations
 
@@ -26,4 +26,9 @@ def duration(ms: int | None) -> str:
     return f"{ms} ms"
 
 
-__all__ = ["duration", "size"]
+def counted(number: int | None, noun: str, plural: str | None = None) -> str:
+    """Return a number with its noun, and maybe its verb: 1 file, 1 entry waits, 2 entries wait; "?" for None."""
+    return f"{'?' if number is None else format(number, ',')} {noun if number == 1 else plural or noun + 's'}"
+
+
+__all__ = ["counted", "duration", "size"]

@@ -358,8 +358,8 @@ def test_what_waits_is_shown(folder: Path) -> None:
         orders.group("billing").consumer("one").read(after="0", count=1)[0].retry(at=datetime(2099, 1, 1, tzinfo=UTC))
         store.stream("later").add({"n": 1}, delay=1e9)
         for text in (run("delayed", folder), run("delayed", folder, "later", "orders")):
-            assert text.splitlines()[0] == "later: 1 delayed entries"
-            assert "orders: 1 delayed entries" in text
+            assert text.splitlines()[0] == "later: 1 delayed entry"
+            assert "orders: 1 delayed entry" in text
             assert "2100-01-01 00:00:00.000Z" in text
             assert "n=x\\x1b" in text
             assert "2099-01-01 00:00:00.000Z  billing: 1795000000000-0 again" in text
@@ -367,8 +367,8 @@ def test_what_waits_is_shown(folder: Path) -> None:
         assert [one["stream"] for one in found] == ["later", "orders", "orders"]
         assert [one.get("fields") for one in found] == [{"n": "1"}, {"n": "x\x1b"}, None]
         text = run("stats", folder, "orders")
-        assert "delayed   1 entries wait, the next one due 2100-01-01 00:00:00.000Z, added 20" in text
-        assert "retries of billing: 1 messages wait, the next one due 2099-01-01 00:00:00.000Z" in text
+        assert "delayed   1 entry waits, the next one due 2100-01-01 00:00:00.000Z, added 20" in text
+        assert "retries of billing: 1 message waits, the next one due 2099-01-01 00:00:00.000Z" in text
         assert store.stats("orders").streams[0].delayed.number == 1
         paid = store.stream("paid")
         paid.add_many([{"who": "ada"}, {"who": "ada"}, {"who": "bob"}])
@@ -376,7 +376,7 @@ def test_what_waits_is_shown(folder: Path) -> None:
         assert len(next(loop)) == 2
         for command in ("stats", "groups"):
             text = run(command, folder, "paid")
-            assert "order of g by who: 2 keys with pending messages, 1 messages wait behind" in text
+            assert "order of g by who: 2 keys with pending messages, 1 message waits behind" in text
         keys = [line.split() for line in text.splitlines() if line.split()[:1] in (["ada"], ["bob"])]
         assert sorted((key, consumer, messages) for key, consumer, _, _, messages in keys) == [
             ("ada", "one", "2"), ("bob", "one", "1")]  # fmt: skip
@@ -384,7 +384,7 @@ def test_what_waits_is_shown(folder: Path) -> None:
         assert {one["key"]: one["messages"] for one in json.loads(line)["keys"]} == {"ada": 2, "bob": 1}
         loop.close()
     assert "order of g by who" in run("groups", folder, "paid")  # of a directory that no process has open
-    assert "orders: 1 delayed entries" in run("delayed", folder)
+    assert "orders: 1 delayed entry" in run("delayed", folder)
 
 
 def test_a_change_while_the_first_look_begins_is_seen(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

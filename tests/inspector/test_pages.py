@@ -155,9 +155,9 @@ def test_what_waits_in_a_stream(driver: Any, flights: rillet.Store) -> None:
     with running(flights.path) as inspector:
         pages = Pages(driver, inspector)
         pages.open("groups", key="waiting")
-        pages.see("1 delayed entries wait. The next one is due", "and was added", "Retries")
+        pages.see("1 delayed entry waits. The next one is due", "and was added", "Retries")
         pages.click("in order", "button.link")
-        pages.see("is in order by customer: 1 keys have pending messages")
+        pages.see("is in order by customer: 1 key has pending messages")
         assert pages.problems() == []
     retried.close()
     ordered.close()

@@ -313,9 +313,9 @@ class Faults:
 
     def kill(self) -> None:
         """Kill the store. A server that reads its log takes a delivery in the future for one now (XCLAIM, TIME)."""
+        now = self.place.now()
         self.place.kill()
         if isinstance(self.model, test_delay_model.Model):
-            now = self.place.now()
             self.model.leases = {n: (name, min(since, now)) for n, (name, since) in self.model.leases.items()}
 
     def wrapped(self, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -11,11 +11,12 @@ from __future__ import annotations
 import argparse
 import json
 
-from rillet.cli.output import guarded, number, safe, table
+from rillet.cli.output import guarded, safe, table
 from rillet.cli.places import opened, place_arguments
 from rillet.cli.stats import time_text
 from rillet.store.store import Store
 from rillet.store.stream import Stream
+from rillet.units import counted
 
 _WIDEST = 100  # characters of the fields of an entry
 
@@ -61,7 +62,7 @@ def _print_stream(stream: Stream, most: int, as_json: bool) -> None:
                               "fields": entry.fields}), flush=True)  # fmt: skip
     else:
         waiting = stream.delayed_count()
-        print(f"{safe(stream.name)}: {number(waiting)} delayed entries", flush=True)
+        print(f"{safe(stream.name)}: {counted(waiting, 'delayed entry', 'delayed entries')}", flush=True)
         rows = [(time_text(one.due.timestamp()), time_text(one.since.timestamp()), _fields(one.fields))
                 for one in entries]  # fmt: skip
         if rows:

@@ -26,7 +26,7 @@ from rillet.errors import CommandError, StoreError
 from rillet.store.info_records import OrderedKey, PendingEntry
 from rillet.store.stats import PENDING, GroupStats, StreamStats, plain
 from rillet.store.store import Store
-from rillet.units import duration
+from rillet.units import counted, duration
 
 _PAGE = 1000
 
@@ -119,7 +119,7 @@ def _collect(store: Store, options: argparse.Namespace) -> None:
                                       "handed_on": messages}), flush=True)  # fmt: skip
                 else:
                     print(f"{safe(stream.name)} / {safe(info.name)}: deleted the consumer {safe(consumer)}, handed on "
-                          f"{number(messages)} pending messages", flush=True)  # fmt: skip
+                          f"{counted(messages, 'pending message')}", flush=True)  # fmt: skip
 
 
 def _oldest(store: Store, stream: StreamStats, group: GroupStats, most: int) -> list[PendingEntry]:

@@ -44,6 +44,7 @@ from rillet.transfer.key_transfer import (
     server_options,
     write_directory,
 )
+from rillet.units import counted
 
 COPIED, DAMAGED, LEFT_OUT = 0, 1, 3
 _NAMED = 20  # how many rejected keys are named
@@ -162,7 +163,7 @@ class _Import:
             print(f"rejected {_name(database, key)}: {reason}")
         if len(result.rejected) > _NAMED:
             print(f"rejected {len(result.rejected) - _NAMED} more keys")
-        parts = [f"{result.keys:,} key{'s' if result.keys != 1 else ''} copied from {shown}"]
+        parts = [f"{counted(result.keys, 'key')} copied from {shown}"]
         if result.kept:
             parts.append(f"{result.kept:,} that it already had kept")
         if isinstance(source, FileSource) and source.expired:

@@ -22,6 +22,7 @@ from rillet.store.arguments.encoding import decode
 from rillet.store.partitions.layout import MOST_PARTITIONS
 from rillet.store.partitions.stream import PartitionedStream
 from rillet.store.store import Store
+from rillet.units import counted
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +53,7 @@ def _print(options: argparse.Namespace) -> None:
             if wanted is not None:
                 stream.repartition(wanted)
             if options.delete_drained:
-                print(f"{safe(name)}: {stream.delete_drained()} keys deleted")
+                print(f"{safe(name)}: {counted(stream.delete_drained(), 'key')} deleted")
             found = _state(stream)
             print(json.dumps(found) if options.json else _text(found), flush=True)
 
@@ -72,10 +73,11 @@ def _state(stream: PartitionedStream[Any]) -> dict[str, Any]:
 
 def _text(state: dict[str, Any]) -> str:
     entries = sum(map(sum, state["entries"].values()))
-    head = f"{safe(state['stream'])}: {state['partitions']} partitions by {safe(state['by'])}"
-    lines = [f"{head}, {number(entries)} entries"]
+    head = f"{safe(state['stream'])}: {counted(state['partitions'], 'partition')} by {safe(state['by'])}"
+    lines = [f"{head}, {counted(entries, 'entry', 'entries')}"]
     if state["next"]:
-        lines.append(f"    a change to {state['next']} partitions is under way: --repartition {state['next']} ends it")
+        change = f"a change to {counted(state['next'], 'partition')} is under way"
+        lines.append(f"    {change}: --repartition {state['next']} ends it")
     for epoch, lengths in state["entries"].items():
         kind = "receives entries" if int(epoch) == state["epoch"] else "ended"
         lines.append(f"    epoch {epoch}, {kind}: {' '.join(map(number, lengths))}")

@@ -31,7 +31,7 @@ from rillet.store.stats import (
     Waiting,
 )
 from rillet.store.store import Store
-from rillet.units import duration, size
+from rillet.units import counted, duration, size
 
 _CLEAR = "\x1b[H\x1b[J"  # the cursor to the top, and everything below it erased
 _AGES = [*(name for name, _ in AGES), OLDER, RELEASED]
@@ -142,10 +142,10 @@ def _detail(stream: StreamStats) -> Iterator[str]:
     yield f"  memory    {_memory(stream)}"
     if stream.places is not None:
         yield from _places(stream.places)
-    added = "" if stream.entries_added is None else f"{number(stream.entries_added)} entries added, "
+    added = "" if stream.entries_added is None else f"{counted(stream.entries_added, 'entry', 'entries')} added, "
     if stream.delayed.number:
-        yield f"  delayed   {waiting_text(stream.delayed, 'entries')}"
-    yield f"  counters  {added}last generated ID {stream.last_generated_id}, {number(stream.rax_nodes)} rax nodes"
+        yield f"  delayed   {waiting_text(stream.delayed, 'entry waits', 'entries wait')}"
+    yield f"  counters  {added}last generated ID {stream.last_generated_id}, {counted(stream.rax_nodes, 'rax node')}"
     if stream.groups:
         head = ("group", "lag", "pending", *_AGES, "oldest", "last delivered")
         rows = [_group_row(group) for group in stream.groups]
@@ -164,13 +164,14 @@ def _memory(stream: StreamStats) -> str:
     parts = ("listpacks", "rax", "groups", "pending", "idmp", "stream")
     shown = ", ".join(f"{name} {size(getattr(memory, name))}" for name in parts if getattr(memory, name))
     partly = memory.measured is not None and memory.measured < stream.nodes
-    return shown + (f" (estimated from {number(memory.measured)} listpacks)" if partly else "")
+    return shown + (f" (estimated from {counted(memory.measured, 'listpack')})" if partly else "")
 
 
 def _places(places: StreamPlaces) -> Iterator[str]:
     if places.ranges:
-        yield (f"  places    in memory {number(places.entries_in_memory)} entries ({size(places.bytes_in_memory)}), in "
-               f"segments {number(places.entries_in_segments)} ({size(places.bytes_in_segments)})")  # fmt: skip
+        entries = counted(places.entries_in_memory, "entry", "entries")
+        yield (f"  places    in memory {entries} ({size(places.bytes_in_memory)}), in segments "
+               f"{number(places.entries_in_segments)} ({size(places.bytes_in_segments)})")  # fmt: skip
     kept = places.retention
     if kept is None:
         return
@@ -180,10 +181,10 @@ def _places(places: StreamPlaces) -> Iterator[str]:
     due = "" if kept.due is None else f"; the first entry is too old from {time_text(kept.due)} on"
     yield f"  retention {', '.join(limits)}, groups {safe(kept.groups)}{due}"
     if kept.drops_entries:
-        yield (f"            next, {number(kept.drops_entries)} entries ({size(kept.drops_bytes)}) before "
-               f"{identity(kept.keeps_from)} go")  # fmt: skip
+        yield (f"            next, {counted(kept.drops_entries, 'entry', 'entries')} ({size(kept.drops_bytes)}) before "
+               f"{identity(kept.keeps_from)} {'goes' if kept.drops_entries == 1 else 'go'}")  # fmt: skip
     for held in kept.held:
-        yield (f"            the group {safe(held.group)} holds back {number(held.entries)} entries "
+        yield (f"            the group {safe(held.group)} holds back {counted(held.entries, 'entry', 'entries')} "
                f"({size(held.bytes)}) from {held.first_id} on")  # fmt: skip
     if kept.note:
         yield f"            {safe(kept.note)}"
@@ -206,20 +207,21 @@ def group_notes(group: GroupStats) -> Iterator[str]:
     elif not group.lag_exact:
         yield f"  lag of {safe(group.name)} is not exact: {safe(group.lag_note)}"
     if group.retries.number:
-        yield f"  retries of {safe(group.name)}: {waiting_text(group.retries, 'messages')}"
+        yield f"  retries of {safe(group.name)}: {waiting_text(group.retries, 'message waits', 'messages wait')}"
     if group.order.by is not None:
-        yield (f"  order of {safe(group.name)} by {safe(group.order.by)}: {number(group.order.keys)} keys with pending "
-               f"messages, {number(group.order.waiting)} messages wait behind others")  # fmt: skip
+        keys = counted(group.order.keys, "key with pending messages", "keys with pending messages")
+        waiting = counted(group.order.waiting, "message waits", "messages wait")
+        yield f"  order of {safe(group.name)} by {safe(group.order.by)}: {keys}, {waiting} behind others"
     if group.examined < group.pending:
         yield (f"  ages of {safe(group.name)}: of the first {number(group.examined)} of {number(group.pending)} "
                "pending messages")  # fmt: skip
 
 
-def waiting_text(waiting: Waiting, things: str) -> str:
-    """Return what waits as text: the number, and when the next one is due and was added."""
+def waiting_text(waiting: Waiting, one: str, several: str) -> str:
+    """Return what waits: the number with one of two texts, and when the next one is due and was added."""
     due = "" if waiting.next_due is None else f", the next one due {time_text(waiting.next_due)}"
     since = "" if waiting.next_since is None else f", added {time_text(waiting.next_since)}"
-    return f"{number(waiting.number)} {things} wait{due}{since}"
+    return f"{counted(waiting.number, one, several)}{due}{since}"
 
 
 def time_text(seconds: float) -> str:

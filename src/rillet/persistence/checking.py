@@ -41,6 +41,7 @@ from rillet.runtime.engine import Engine
 from rillet.runtime.engine_services import DefaultServices
 from rillet.runtime.settings.settings import Settings
 from rillet.types.stream.stream import Stream
+from rillet.units import counted
 
 MANY_DATABASES = 128
 NOT_LOADED = ".not-loaded"
@@ -265,13 +266,11 @@ def _check_values(path: Path, engine: Engine, report: CheckReport) -> None:
         pass  # reported above
     except AssertionError as error:
         report.damages.append(Damage(path, -1, f"the databases are inconsistent: {error}"))
-    counts = ", ".join(f"{count} {kind}{_plural(kind) if count != 1 else ''}" for kind, count in sorted(kinds.items()))
-    streams = f" ({entries} entries in streams)" if kinds["stream"] else ""
+    counts = ", ".join(
+        counted(count, kind, "hashes" if kind == "hash" else None) for kind, count in sorted(kinds.items())
+    )
+    streams = f" ({counted(entries, 'entry', 'entries')} in streams)" if kinds["stream"] else ""
     report.read.append(f"{path}: every structure checked: {counts or 'no keys'}{streams}")
-
-
-def _plural(kind: str) -> str:
-    return "es" if kind.endswith("sh") else "s"
 
 
 @contextlib.contextmanager

@@ -14,8 +14,9 @@ import pytest
 
 from rillet.cli import main
 from rillet.cli.pipeline import PIPELINES
-from rillet.spark.pipelines.cli_common import counted, error_line
+from rillet.spark.pipelines.cli_common import error_line
 from rillet.store.display.progress import ProgressBar
+from rillet.units import counted
 from tests.judge import Judge
 from tests.spark.conftest import entry_id
 

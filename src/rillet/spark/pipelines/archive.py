@@ -41,11 +41,11 @@ from rillet.spark.options import OptionError, Options, parse
 from rillet.spark.pipelines import cli_arguments, cli_common
 from rillet.spark.pipelines.archive_offsets import entries_behind, merged, position_only, starting_offset
 from rillet.spark.pipelines.archive_trim import trim_errors, trim_streams
-from rillet.spark.pipelines.cli_common import counted
 from rillet.spark.pipelines.tables import NOTHING, Progress, silent
 from rillet.spark.pipelines.task_runner import TaskRunner, struct_of
 from rillet.spark.read.offsets import Offset
 from rillet.store.display.json_line import print_json
+from rillet.units import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

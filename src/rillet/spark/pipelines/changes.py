@@ -32,11 +32,11 @@ from rillet.spark.option_types import duration, whole_number
 from rillet.spark.options import OptionError
 from rillet.spark.pipelines import cli_arguments, cli_common
 from rillet.spark.pipelines.archive import SMALL_FILES, TARGET, ArchiveSummary, FileOptions, merge_small
-from rillet.spark.pipelines.cli_common import counted
 from rillet.spark.pipelines.tables import NOTHING, Progress, silent
 from rillet.spark.pipelines.task_runner import TaskRunner, memory_of, struct_of
 from rillet.spark.state.table import BUCKETS, KEEP_REPLACED, StateCounts, StateTable, read_state
 from rillet.store.display.json_line import print_json
+from rillet.units import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -200,11 +200,6 @@ def error_line(error: BaseException) -> str:
     return reason(error).removeprefix("rillet: ") or type(error).__name__
 
 
-def counted(number: int, noun: str, plural: str | None = None) -> str:
-    """Return the number with its noun: 1 file, 2,000 files."""
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
-
-
 def foreign_files(path: str | Path) -> list[str]:
     """Return [error message] if a folder to overwrite holds files other than a Parquet table's; otherwise []."""
     for file in Path(path).rglob("*"):

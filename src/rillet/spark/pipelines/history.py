@@ -10,9 +10,9 @@ from pathlib import Path
 
 from rillet.spark.option_types import whole_number
 from rillet.spark.pipelines import cli_arguments, cli_common
-from rillet.spark.pipelines.cli_common import counted
 from rillet.spark.sessions import history
 from rillet.store.display.json_line import print_json
+from rillet.units import counted
 
 EPILOG = """examples:
   rillet pipeline history events.archive --url redis://localhost --stream events --where "id_ms >= 1714521600000"

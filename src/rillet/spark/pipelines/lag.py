@@ -22,11 +22,12 @@ from rillet.client.servers import Servers
 from rillet.extras import require
 from rillet.spark.option_types import timeout, whole_number
 from rillet.spark.pipelines.cli_arguments import local_folder, source_arguments, source_errors, source_options
-from rillet.spark.pipelines.cli_common import DONE, FAILED, counted, progress_bar, session_of
+from rillet.spark.pipelines.cli_common import DONE, FAILED, progress_bar, session_of
 from rillet.spark.pipelines.group_info import checked_options, or_all_streams, streams_of
 from rillet.spark.pipelines.lag_sampling import MOST_PENDING, Samples, sample, schema, watch
 from rillet.spark.pipelines.tables import in_time, table
 from rillet.store.display.json_line import print_json
+from rillet.units import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from rillet.spark.pipelines.cli_common import counted
 from rillet.spark.pipelines.tables import table
+from rillet.units import counted
 
 if TYPE_CHECKING:
     from rillet.spark.pipelines.requeue import RequeueSummary

@@ -38,7 +38,7 @@ from rillet.protocol.reply_parser import ReplyError
 from rillet.spark.option_types import duration
 from rillet.spark.options import OptionError, Options, parse
 from rillet.spark.pipelines.cli_arguments import name_value, source_arguments, source_options, with_flags
-from rillet.spark.pipelines.cli_common import DONE, FAILED, PipelineError, counted, progress_bar, runner_of
+from rillet.spark.pipelines.cli_common import DONE, FAILED, PipelineError, progress_bar, runner_of
 from rillet.spark.pipelines.group_info import STREAM_OPTIONS, or_all_streams, shown, streams_of
 from rillet.spark.pipelines.migrate_compare import POLICIES, REFUSE, REPLACE, RESUME, Plan, StreamMigrated, places
 from rillet.spark.pipelines.migrate_keys import CONNECTION, KeysMigrated, KeysPlan, checked_sides, copy_keys
@@ -47,6 +47,7 @@ from rillet.spark.pipelines.tables import Progress, in_bytes, silent, table
 from rillet.spark.pipelines.task_runner import TaskRunner, memory_of
 from rillet.spark.server_address import require_store
 from rillet.store.display.json_line import print_json
+from rillet.units import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

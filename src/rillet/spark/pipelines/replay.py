@@ -28,11 +28,12 @@ from rillet.client.errors import ConnectorError
 from rillet.spark.archive.layout import Archive
 from rillet.spark.options import parse
 from rillet.spark.pipelines import cli_arguments, cli_common
-from rillet.spark.pipelines.cli_common import PipelineError, counted
+from rillet.spark.pipelines.cli_common import PipelineError
 from rillet.spark.pipelines.replay_writer import replay_task
 from rillet.spark.pipelines.tables import Progress, by_id, silent, watched
 from rillet.spark.write.commits import record_key
 from rillet.store.display.json_line import print_json
+from rillet.units import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

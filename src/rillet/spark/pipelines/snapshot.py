@@ -28,10 +28,11 @@ from rillet.errors import LogCorrupt, RilletError
 from rillet.spark.option_types import whole_number
 from rillet.spark.options import OptionError
 from rillet.spark.pipelines.cli_arguments import local_folder
-from rillet.spark.pipelines.cli_common import DONE, FAILED, counted, progress_bar, session_of
+from rillet.spark.pipelines.cli_common import DONE, FAILED, progress_bar, session_of
 from rillet.spark.pipelines.tables import in_bytes, table, watched
 from rillet.store.display.json_line import print_json
 from rillet.transfer.rdb_tables import TABLES, rdb_batches, rdb_files, rdb_header, schema_of
+from rillet.units import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -1,5 +1,5 @@
 // Actions that write: a dialog with the commands that will run, and the button that runs exactly these.
-import { html, useState, useEffect, post, toPosition } from "./base.js";
+import { html, useState, useEffect, post, counted, toPosition } from "./base.js";
 import { Confirm, Dialog, Problem } from "./parts.js";
 
 // A field is [name, label, kind, optional]; kind "id" also takes a time, "lines" has several lines.
@@ -41,7 +41,7 @@ export function Action({ name, request, place, onDone, onClose, initial = {} }) 
     setBusy(true);
     try { await post("act", { ...body, confirm: plan.confirm }); onDone(`${about.title}: done`); } catch (one) { setError(one.message); setBusy(false); }
   };
-  return html`<${Dialog} title=${`${about.title}${request.ids ? `: ${request.ids.length} ${request.ids.length === 1 ? "entry" : "entries"}` : ""}`} onClose=${onClose}>
+  return html`<${Dialog} title=${`${about.title}${request.ids ? `: ${counted(request.ids.length, "entry", "entries")}` : ""}`} onClose=${onClose}>
     <p class="muted">${about.text}</p>
     <div class="stack">
       ${fields.map(([field, label, kind, optional], n) => {

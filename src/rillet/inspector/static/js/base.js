@@ -114,6 +114,7 @@ export function go(view, values, replace) {
 // ---- texts ----
 
 export const number = (n) => (n === null || n === undefined ? "?" : n.toLocaleString("en-US"));
+export const counted = (n, one, several) => `${number(n)} ${n === 1 ? one : several}`;
 export const short = (n) => {
   if (n === null || n === undefined) return "?";
   for (const [limit, unit] of [[1e9, "G"], [1e6, "M"], [1e4, "k"]]) if (n >= limit) return `${(n / (unit === "k" ? 1e3 : limit)).toFixed(n / limit < 10 ? 1 : 0)}${unit}`;

@@ -1,5 +1,5 @@
 // Groups: lag or the reason why it is unknown, consumers, ages, and the workbench for pending entries.
-import { html, useState, useEffect, useMemo, useGet, get, go, link, number, duration, moment, msOf, named } from "./base.js";
+import { html, useState, useEffect, useMemo, useGet, get, go, link, number, counted, duration, moment, msOf, named } from "./base.js";
 import { Card, Table, EntryCells, EntryDetail, KeyPicker, Name, Problem, Empty, activeAt, ago, knownStreams, useSteady } from "./parts.js";
 import { ACTIONS, Action } from "./actions.js";
 
@@ -29,7 +29,7 @@ function Ages({ group }) {
   const rows = Object.entries(group.ages), most = Math.max(1, ...rows.map(([, n]) => n));
   return html`<div>${rows.map(([name, n]) => html`<div class="bar" key=${name}><span class="muted small">${name.replace("<", "< ").replace(">=", "≥ ")}</span>
     <div class="track"><i style=${{ width: n ? `${Math.max(1, (n / most) * 100)}%` : 0, minWidth: n ? undefined : 0, background: name === ">=1d" || name === "<1d" ? "var(--c5)" : name === "<1h" || name === "<10m" ? "var(--c3)" : "var(--c1)" }}></i></div><span class="small">${number(n)}</span></div>`)}
-    <p class="muted small">${group.examined < group.pending ? `Of the first ${number(group.examined)} of ${number(group.pending)} pending entries.` : `${number(group.pending)} pending entries by the time since their delivery.`}</p></div>`;
+    <p class="muted small">${group.examined < group.pending ? `Of the first ${number(group.examined)} of ${number(group.pending)} pending entries.` : `${counted(group.pending, "pending entry", "pending entries")} by the time since delivery.`}</p></div>`;
 }
 
 function Workbench({ stream, group, place, values, reload }) {
@@ -132,8 +132,8 @@ export default function GroupsView({ place, values, overview }) {
         { name: "Retries", right: true, of: (one) => one.retries.number, cell: (one) => (one.retries.number ? html`<span title=${`The next one is due ${moment(one.retries.next_due * 1000)}`}>${number(one.retries.number)}</span>` : "–") },
         { name: "Most deliveries", right: true, of: (one) => one.deliveries, cell: (one) => one.deliveries ?? "–" },
         { name: "Consumers", right: true, of: (one) => one.consumers.length, cell: (one) => { const stuck = one.consumers.filter(isStuck).length; return html`${one.consumers.length}${stuck ? html` <span class="badge bad">${stuck} stuck</span>` : ""}`; } }]} />
-      ${data.delayed && data.delayed.number ? html`<p class="note small">${number(data.delayed.number)} delayed entries wait. The next one is due ${moment(data.delayed.next_due * 1000)}, and was added ${moment(data.delayed.next_since * 1000)}.</p>` : null}
-      ${group && group.order.by !== null ? html`<p class="note small"><b><${Name} text=${group.name} /></b> is in order by <b><${Name} text=${group.order.by} /></b>: ${number(group.order.keys)} keys have pending messages, ${number(group.order.waiting)} messages wait behind others.</p>` : null}
+      ${data.delayed && data.delayed.number ? html`<p class="note small">${counted(data.delayed.number, "delayed entry waits", "delayed entries wait")}. The next one is due ${moment(data.delayed.next_due * 1000)}, and was added ${moment(data.delayed.next_since * 1000)}.</p>` : null}
+      ${group && group.order.by !== null ? html`<p class="note small"><b><${Name} text=${group.name} /></b> is in order by <b><${Name} text=${group.order.by} /></b>: ${counted(group.order.keys, "key has", "keys have")} pending messages, ${counted(group.order.waiting, "message waits", "messages wait")} behind others.</p>` : null}
       ${group && group.partition ? html`<p class="note small">Partition ${group.partition.number} of <b><${Name} text=${group.partition.stream} /></b>, epoch ${group.partition.epoch}. <${Owner} part=${group.partition} now=${data.time} />.</p>` : null}
       ${group && group.lag_note ? html`<p class="note small">Lag of <b><${Name} text=${group.name} /></b>: ${group.lag_note}.</p>` : null}<//>` : null}
     ${group && data.partitions.length ? html`<${Partitions} rows=${data.partitions.filter((one) => one.group === group.name)} group=${group} stream=${stream} now=${data.time} />` : null}

@@ -1,5 +1,5 @@
 // Overview: the server's figures, streams, keys by type and size, memory over time, slow log, clients.
-import { html, useMemo, useState, useEffect, get, link, number, short, size, duration, timeTicks } from "./base.js";
+import { html, useMemo, useState, useEffect, get, link, number, counted, short, size, duration, timeTicks } from "./base.js";
 import { Card, Table, Chart, Empty, Name, keyLink, knownStreams, streamColumns } from "./parts.js";
 
 const Tile = ({ name, value, note }) => html`<div class="tile"><dt>${name}</dt><dd>${value} <small>${note}</small></dd></div>`;
@@ -32,7 +32,7 @@ function Types({ keys }) {
   return html`<div>${rows.map(([kind, one]) => html`<div class="bar" key=${kind}>
       <a href=${link("keys", { type: kind })}>${kind}</a>
       <div class="track"><i style=${{ width: `${((one.bytes || 0) / most) * 100}%` }}></i></div>
-      <span class="small nowrap">${number(one.keys)} ${one.keys === 1 ? "key" : "keys"} · ${one.bytes === null ? "size not known" : size(one.bytes)}</span></div>`)}
+      <span class="small nowrap">${counted(one.keys, "key", "keys")} · ${one.bytes === null ? "size not known" : size(one.bytes)}</span></div>`)}
     <p class="muted small">${keys.complete ? `All ${number(keys.seen)} keys, ${duration(keys.age * 1000)} ago` : `${number(keys.seen)} of ${number(keys.total)} keys so far`}. Sizes: MEMORY USAGE.</p></div>`;
 }
 

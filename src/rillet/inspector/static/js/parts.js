@@ -1,5 +1,5 @@
 // Parts that several views share.
-import { html, useState, useEffect, useRef, useMemo, get, go, link, number, size, perTime, duration, moment, msOf, isTime, named } from "./base.js";
+import { html, useState, useEffect, useRef, useMemo, get, go, link, number, counted, size, perTime, duration, moment, msOf, isTime, named } from "./base.js";
 
 export const Card = ({ title, children, className = "", tools, id }) => html`
   <section class="card ${className}" aria-labelledby=${id}>
@@ -84,7 +84,7 @@ export function knownStreams(found) {
 export const activeAt = (one) => Math.max(one.rate > 0 ? Date.now() - (one.age || 0) * 1000 : -1, isTime(msOf(one.last_id)) ? msOf(one.last_id) : -1);
 export const ago = (at) => (at < 0 ? "–" : `${duration(Math.max(0, Date.now() - at))} ago`);
 const byActivity = (a, b) => activeAt(b) - activeAt(a) || (b.rate || 0) - (a.rate || 0) || b.length - a.length;
-const noteOf = (one) => `${number(one.length)} ${one.length === 1 ? "entry" : "entries"}`;
+const noteOf = (one) => counted(one.length, "entry", "entries");
 export const streamChoices = (found) => (found ? [...found.streams].sort(byActivity).map((one) => ({ name: one.name, note: noteOf(one) })) : []);
 // A key, with a link to the view of its type.
 export const keyLink = (one) => html`<a class="mono" href=${link(one.type === "stream" ? "stream" : "keys", { key: one.key })}><${Name} text=${one.key} /></a>`;

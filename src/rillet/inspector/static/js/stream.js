@@ -1,5 +1,5 @@
 // Stream: timeline with holes and trims, entries as a table that is fetched as it scrolls, live tail, filters, export.
-import { html, useState, useEffect, useRef, useMemo, useCallback, useGet, useFeed, get, go, link, query, number, perTime, size, duration, moment, timeTicks, toPosition, msOf, isTime, named } from "./base.js";
+import { html, useState, useEffect, useRef, useMemo, useCallback, useGet, useFeed, get, go, link, query, number, counted, perTime, size, duration, moment, timeTicks, toPosition, msOf, isTime, named } from "./base.js";
 import { Card, Chart, ChooseStream, EntryDetail, KeyPicker, Name, Problem, Empty } from "./parts.js";
 import { Action } from "./actions.js";
 import { SavedFilters } from "./saved.js";
@@ -55,7 +55,7 @@ function Timeline({ stream, theme, range, setRange, jump, live }) {
         const { data } = current.current, n = u.cursor.idx;
         if (!data || n === null || n === undefined || data.counts[n] === undefined) { setReadout(""); return; }
         const start = data.edges[n];
-        setReadout(`${isTime(start) ? `${moment(start)} UTC` : start} · ${data.exact ? "" : "≈ "}${number(data.counts[n])} entries · ${perTime(u.data[1][n])}`);
+        setReadout(`${isTime(start) ? `${moment(start)} UTC` : start} · ${data.exact ? "" : "≈ "}${counted(data.counts[n], "entry", "entries")} · ${perTime(u.data[1][n])}`);
       }],
       setSelect: [(u) => {
         const { setRange } = current.current;
@@ -71,8 +71,8 @@ function Timeline({ stream, theme, range, setRange, jump, live }) {
   if (!data.length) return html`<${Empty}>The stream has no entries.<//>`;
   return html`<div>
     <${Chart} data=${shown} options=${options} height=${150} theme=${theme}
-      label=${`Entries per second over time: ${number(data.length)} entries, ${data.holes.length} holes, ${data.removed || 0} removed`} />
-    <p class="readout" aria-live="off">${readout || html`${data.exact ? "Exact counts" : "Estimates from samples"}${data.holes.length ? html`, <span class="warn">${data.holes.length} ${data.holes.length === 1 ? "hole" : "holes"}</span>` : ", no holes"}${data.removed ? html`, <span class="bad">${number(data.removed)} entries removed</span>${data.max_deleted_id ? ` up to ${data.max_deleted_id}` : ""}` : ""}. Click to jump, drag to zoom.`}</p>
+      label=${`Entries per second over time: ${counted(data.length, "entry", "entries")}, ${counted(data.holes.length, "hole", "holes")}, ${data.removed || 0} removed`} />
+    <p class="readout" aria-live="off">${readout || html`${data.exact ? "Exact counts" : "Estimates from samples"}${data.holes.length ? html`, <span class="warn">${counted(data.holes.length, "hole", "holes")}</span>` : ", no holes"}${data.removed ? html`, <span class="bad">${counted(data.removed, "entry removed", "entries removed")}</span>${data.max_deleted_id ? ` up to ${data.max_deleted_id}` : ""}` : ""}. Click to jump, drag to zoom.`}</p>
   </div>`;
 }
 
@@ -239,7 +239,7 @@ function Live({ stream, where, selected, select }) {
   return html`<div>
     <div class="row" style=${{ padding: "0 0 8px" }}>
       <button type="button" aria-pressed=${paused} onClick=${toggle}>${paused ? `Resume${held.length ? ` (${held.length}${held.length === SHOWN ? "+" : ""} held)` : ""}` : "Pause"}</button>
-      <span class="muted small" role="status">${number(total)} new entries since the tail began${skipped ? html`, <span class="warn">the producer is faster than this page: a sample is shown</span>` : ""}</span></div>
+      <span class="muted small" role="status">${counted(total, "new entry", "new entries")} since the tail began${skipped ? html`, <span class="warn">the producer is faster than this page: a sample is shown</span>` : ""}</span></div>
     <${Problem} text=${problem} />
     <div class="entries" ref=${box} onKeyDown=${(e) => moveFocus(e, box.current)} tabindex="0" role="region" aria-label="New entries, newest first">
       <table><caption class="sr">New entries of ${named(stream)}</caption><${Head} columns=${columns} /><${Rows} rows=${rows} columns=${columns} selected=${selected} select=${select} fresh=${fresh} /></table>
@@ -252,11 +252,11 @@ function Live({ stream, where, selected, select }) {
 function Places({ places }) {
   const kept = places && places.retention;
   if (!places || (!places.ranges && !kept)) return null;
-  const limits = kept ? [kept.age !== null && `for ${duration(kept.age * 1000)}`, kept.entries !== null && `up to ${number(kept.entries)} entries`, kept.bytes !== null && `up to ${size(kept.bytes)}`].filter(Boolean) : [];
+  const limits = kept ? [kept.age !== null && `for ${duration(kept.age * 1000)}`, kept.entries !== null && `up to ${counted(kept.entries, "entry", "entries")}`, kept.bytes !== null && `up to ${size(kept.bytes)}`].filter(Boolean) : [];
   return html`<div class="note small">
-    ${places.ranges ? html`<p>In memory ${number(places.entries_in_memory)} entries (${size(places.bytes_in_memory)}), in segments on disk ${number(places.entries_in_segments)} (${size(places.bytes_in_segments)}).</p>` : null}
-    ${kept ? html`<p>Kept ${limits.join(", ")}${kept.groups === "ignore" ? "" : ", and what a group has not acknowledged"}. ${kept.drops_entries ? `Next, ${number(kept.drops_entries)} entries (${size(kept.drops_bytes)}) before ${kept.keeps_from} go. ` : ""}${kept.due ? `The first entry is too old from ${moment(kept.due * 1000)} on. ` : ""}${kept.note}</p>` : null}
-    ${kept && kept.held.length ? html`<ul>${kept.held.map((one) => html`<li key=${one.group}><b><${Name} text=${one.group} /></b> holds back ${number(one.entries)} entries (${size(one.bytes)}) from ${one.first_id} on</li>`)}</ul>` : null}</div>`;
+    ${places.ranges ? html`<p>In memory ${counted(places.entries_in_memory, "entry", "entries")} (${size(places.bytes_in_memory)}), in segments on disk ${number(places.entries_in_segments)} (${size(places.bytes_in_segments)}).</p>` : null}
+    ${kept ? html`<p>Kept ${limits.join(", ")}${kept.groups === "ignore" ? "" : ", and what a group has not acknowledged"}. ${kept.drops_entries ? `Next, ${counted(kept.drops_entries, "entry", "entries")} (${size(kept.drops_bytes)}) before ${kept.keeps_from} ${kept.drops_entries === 1 ? "goes" : "go"}. ` : ""}${kept.due ? `The first entry is too old from ${moment(kept.due * 1000)} on. ` : ""}${kept.note}</p>` : null}
+    ${kept && kept.held.length ? html`<ul>${kept.held.map((one) => html`<li key=${one.group}><b><${Name} text=${one.group} /></b> holds back ${counted(one.entries, "entry", "entries")} (${size(one.bytes)}) from ${one.first_id} on</li>`)}</ul>` : null}</div>`;
 }
 
 const FILTERS = 'A comma separates filters; a value with a comma is in quotation marks: name="Doe, Jane"';
@@ -291,7 +291,7 @@ export default function StreamView({ place, values, overview, theme }) {
   const ofEntry = (entry) => html`<button type="button" onClick=${() => setAction(["add", {}, copied(entry)])}>Add a copy</button><button type="button" onClick=${() => setAction(["trim", {}, { id: entry.id }])}>Trim</button><button type="button" onClick=${() => setAction(["delete", { ids: [entry.id] }])}>Delete</button>`;
   return html`<div class="grid">
     <div class="row"><${KeyPicker} view="stream" value=${stream} overview=${overview} />
-      ${info ? html`<span class="muted small">${number(info.length)} entries · ${size(info.memory && info.memory.total)} · ${number(info.nodes)} nodes · <a href=${link("groups", { key: stream })}>${info.groups.length} groups</a> · <a href=${link("bytes", { key: stream })}>bytes</a>${info.rate !== null && info.rate !== undefined ? ` · ${perTime(info.rate)}` : ""}</span>` : null}</div>
+      ${info ? html`<span class="muted small">${counted(info.length, "entry", "entries")} · ${size(info.memory && info.memory.total)} · ${counted(info.nodes, "node", "nodes")} · <a href=${link("groups", { key: stream })}>${counted(info.groups.length, "group", "groups")}</a> · <a href=${link("bytes", { key: stream })}>bytes</a>${info.rate !== null && info.rate !== undefined ? ` · ${perTime(info.rate)}` : ""}</span>` : null}</div>
     ${info ? html`<${Places} places=${info.places} />` : null}
     <${Problem} text=${error} />
     ${stream === undefined ? html`<${ChooseStream} view="stream" overview=${overview} />` : null}
