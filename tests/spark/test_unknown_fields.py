@@ -102,7 +102,7 @@ def test_a_streaming_query_compares_its_first_batch(stream: str, caplog: pytest.
 
 def test_fields_of_an_archive_count(stream: str, tmp_path: Path, judge: Judge) -> None:
     """`old` occurs in the archive only, `new` in the stream only."""
-    from rillet.spark.pipelines.archive import FileOptions, Job
+    from rillet.spark.pipelines.archive import ArchiveJob, FileOptions
 
     with judge.client() as client:
         client.execute_command("DEL", "flights")
@@ -111,7 +111,7 @@ def test_fields_of_an_archive_count(stream: str, tmp_path: Path, judge: Judge) -
         with archive.writing() as manifest:
             from tests.spark.pipelines.test_archive import types
 
-            job = Job(archive, {"url": stream, "stream": "flights"}, types(), TaskRunner.of(None), FileOptions())
+            job = ArchiveJob(archive, {"url": stream, "stream": "flights"}, types(), TaskRunner.of(None), FileOptions())
             job.round(manifest)
         client.execute_command("XADD", "flights", "6-0", "new", 2)
     both = StructType().add("old", LongType()).add("new", LongType())

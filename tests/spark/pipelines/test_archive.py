@@ -57,7 +57,7 @@ def job() -> Callable[..., Any]:
 
     def make(archive: Archive, url: str, **options: str) -> Any:
         files = module.FileOptions(small_files=2)
-        return module.Job(archive, {"url": url, **options}, None, TaskRunner.of(None), files, trim=True)
+        return module.ArchiveJob(archive, {"url": url, **options}, None, TaskRunner.of(None), files, trim=True)
 
     return make
 
@@ -370,8 +370,8 @@ def test_errors_name_the_archive_and_the_cause(tmp_path: Path) -> None:
     (tmp_path / OWN / "manifest.json").write_text('{"format": 1}')
     with pytest.raises(ArchiveError, match="the manifest of the archive .* is damaged"):
         Archive(tmp_path).manifest()
-    (tmp_path / OWN / "manifest.json").write_text('{"format": 3}')
-    with pytest.raises(ArchiveError, match="has format 3; this version reads 1 to 2"):
+    (tmp_path / OWN / "manifest.json").write_text('{"format": 4}')
+    with pytest.raises(ArchiveError, match="has format 4; this version reads 1 to 3"):
         Archive(tmp_path).manifest()
     assert folder_of("a:b/c", 19_000) == "date=2022-01-08/stream=a%3Ab%2Fc"
     assert folder_of("\u00c4A.Z~b", 0) == "date=1970-01-01/stream=%C3%84%41.%5A~b"

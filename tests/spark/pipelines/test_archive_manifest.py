@@ -258,7 +258,7 @@ def test_damage_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(ArchiveError, match="the increment 3 holds commit 4"):
         archive.manifest()
     (commits / "000000000003.json").write_bytes(third.replace(b'"format": 2', b'"format": 9'))
-    with pytest.raises(ArchiveError, match="has format 9; this version reads 1 to 2"):
+    with pytest.raises(ArchiveError, match="has format 9; this version reads 1 to 3"):
         archive.manifest()
     (commits / "000000000003.json").write_bytes(third)
     (commits / "000000000004.json.tmp").write_bytes(b"left by a copying program")

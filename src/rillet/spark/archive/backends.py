@@ -20,7 +20,7 @@ AnyArchive = Archive | DeltaArchive
 
 def open_archive(
     path: str | Path, format: str | None = None, storage_options: Mapping[str, str] | None = None,
-    merge_schema: bool = False,
+    merge_schema: bool = False, partition_by: tuple[str, ...] | None = None,
 ) -> AnyArchive:  # fmt: skip
     """Return the archive at a path or URL; without a format, that of the existing archive, or delta for a URL."""
     if format not in (None, *FORMATS):
@@ -33,7 +33,7 @@ def open_archive(
     if format is not None and present not in (None, format):
         raise ArchiveError(f"rillet: the archive {path} has the format {present}, not {format}")
     if (format or present or ("delta" if url else "rillet")) == "delta":
-        return DeltaArchive(path, storage_options, merge_schema=merge_schema)
+        return DeltaArchive(path, storage_options, merge_schema=merge_schema, partition_by=partition_by)
     if merge_schema or storage_options:
         raise ArchiveError(f"rillet: merge_schema and storage_options are for Delta tables; {path} has rillet's format")
-    return Archive(path)
+    return Archive(path, partition_by=partition_by)

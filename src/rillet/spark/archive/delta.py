@@ -3,7 +3,7 @@
     s3://bucket/events/
       date=2024-05-01/<hash of the stream>/1714521600000-0_1714564812345-2_0c1f2a3b4c5d.parquet
             first ID, last ID, random
-      _delta_log/...                       Delta's log: the list of the table's files; partition columns date and stream
+      _delta_log/...                       Delta's log: the list of the table's files, and its partition columns
       _rillet/state-17-4611....json        the source's offset after commit 17
 
     commit     1  tasks write files under their final names; no reader looks at them before the log lists them
@@ -52,6 +52,7 @@ from rillet.spark.archive.files import ArchiveError, ArchiveOvertaken, sync
 from rillet.spark.archive.manifest import ArchiveChange, ArchiveManifest, FileTable, Part
 from rillet.spark.archive.merging import Mergeable
 from rillet.spark.archive.parquet_reader import ArchiveTask
+from rillet.spark.archive.partitions import STANDARD, constants, data_columns, text_of
 from rillet.spark.archive.targets import DeltaStorage, day_text, delta_storage
 from rillet.types.stream.id import StreamID
 
@@ -59,7 +60,6 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 APP, STATE = "rillet", "rillet-state"
-PARTITIONS = ["date", "stream"]
 STATES = "_rillet"
 KEEP_REPLACED = 7 * 86400.0
 FRESH = 3600.0  # seconds for which vacuum keeps files that no version lists: a running job may be about to commit them
@@ -76,12 +76,12 @@ class DeltaArchive:
 
     def __init__(
         self, path: str | Path, storage_options: Mapping[str, str] | None = None, *, merge_schema: bool = False,
-        at: Callable[[str], None] = lambda step: None,
+        partition_by: tuple[str, ...] | None = None, at: Callable[[str], None] = lambda step: None,
     ) -> None:  # fmt: skip
         require("delta", "an archive in Delta tables")
         self.path = str(path)
         self.storage = delta_storage(path, storage_options)
-        self.merge_schema = merge_schema
+        self.merge_schema, self.partition_by = merge_schema, partition_by
         self.at = at
         self._table: DeltaTable | None = None
         self._small = Mergeable()
@@ -97,8 +97,12 @@ class DeltaArchive:
         if commit is None or token is None:
             return ArchiveManifest()
         state = self._state(commit, token)
-        files, foreign = _parts(table)
-        return ArchiveManifest(commit, state["schema"], state["offset"], FileTable(files), foreign=foreign)
+        columns = tuple(table.metadata().partition_columns)
+        files, foreign = _parts(table, data_columns(columns))
+        return ArchiveManifest(
+            commit, state["schema"], state["offset"], FileTable(files), foreign=foreign,
+            partition_by=() if columns == STANDARD else columns,
+        )  # fmt: skip
 
     def existing(self) -> ArchiveManifest:
         """Return the manifest of an archive; raise ArchiveError if the archive does not exist."""
@@ -109,7 +113,8 @@ class DeltaArchive:
 
     def task(self, manifest: ArchiveManifest, file: Part, after: StreamID, last: StreamID) -> ArchiveTask:
         """Return the task input for the entries of a file with after < ID <= last."""
-        return ArchiveTask((Path(file.path),), file.stream, after, last, storage=self.storage)
+        values = constants(manifest, file)
+        return ArchiveTask((Path(file.path),), file.stream, after, last, storage=self.storage, values=values)
 
     def _newest(self) -> DeltaTable | None:
         """Return the table at its newest version; None if there is no table."""
@@ -165,7 +170,7 @@ class DeltaArchive:
         """Commit files together with the source's offset after their entries; return the new manifest."""
         parts = sorted(parts, key=lambda part: (part.stream, part.first))
         combined = _combined(manifest.schema, schema) if manifest.commit else schema
-        self._create_or_extend(combined, new=combined != manifest.schema)
+        self._create_or_extend(combined, list(manifest.partition_by or STANDARD), new=combined != manifest.schema)
         return self._commit(manifest, ArchiveChange(parts, offset=offset, schema=combined), data_change=True)
 
     def merge(self, manifest: ArchiveManifest, merged: Sequence[tuple[Sequence[Part], Part]]) -> ArchiveManifest:
@@ -214,27 +219,27 @@ class DeltaArchive:
                 handler.delete_file(info.path)
         return len(removed)
 
-    def _create_or_extend(self, schema: str, new: bool) -> None:
+    def _create_or_extend(self, schema: str, columns: list[str], new: bool) -> None:
         """Create the table, or add the columns that it lacks; both may be repeated."""
         from deltalake import DeltaTable, Schema
 
         if not new and self._table is not None:
             return
-        wanted = Schema.from_arrow(_arrow_schema(schema))
+        wanted = Schema.from_arrow(_arrow_schema(schema, columns))
         table = self._newest()
         try:
             if table is None:
                 DeltaTable.create(
-                    self.storage.uri, wanted, mode="ignore", partition_by=PARTITIONS,
+                    self.storage.uri, wanted, mode="ignore", partition_by=columns,
                     storage_options=self.storage.storage_options,
                 )  # fmt: skip
                 self.at("created")
                 table = self._newest()
                 assert table is not None
-            if list(table.metadata().partition_columns) != PARTITIONS:
+            if list(table.metadata().partition_columns) != columns:
                 raise ArchiveError(
                     f"rillet: the Delta table {self.path} is partitioned by {table.metadata().partition_columns}; an "
-                    f"archive needs {PARTITIONS}"
+                    f"archive needs {columns}"
                 )
             present = {field.name: field for field in table.schema().fields}
             other = [f.name for f in wanted.fields if f.name in present and present[f.name].type != f.type]
@@ -258,7 +263,8 @@ class DeltaArchive:
         except OSError as error:
             raise ArchiveError(f"rillet: the Delta table {self.path} cannot be written: {error}") from None
         self.at("drafted")
-        self._transact(_actions(change.added, removed, data_change), manifest.commit, token)
+        columns = manifest.partition_by or STANDARD
+        self._transact(_actions(change.added, removed, data_change, columns), manifest.commit, token)
         self.at("committed")
         self._sync(commit)
         return replace(change.applied(manifest), replaced={})
@@ -286,8 +292,9 @@ class DeltaArchive:
             try:
                 self.at("transacting")
                 table.create_write_transaction(
-                    actions, "append", table.schema(), partition_by=PARTITIONS, commit_properties=properties
-                )
+                    actions, "append", table.schema(), partition_by=table.metadata().partition_columns,
+                    commit_properties=properties,
+                )  # fmt: skip
                 self.at("transacted")
                 return
             except Exception as error:  # deltalake has no class for the errors of all stores
@@ -331,21 +338,24 @@ def _selector(folder: str) -> Any:
     return FileSelector(folder, allow_not_found=True, recursive=True)
 
 
-def _actions(added: Sequence[Part], removed: Sequence[Part], data_change: bool) -> list[Any]:
+def _actions(
+    added: Sequence[Part], removed: Sequence[Part], data_change: bool, columns: Sequence[str]
+) -> list[Any]:
     """Return the actions of a log entry."""
     from deltalake.transaction import AddAction, RemoveAction
 
     now = int(time.time() * 1000)
     adds = [
-        AddAction(part.path, part.bytes, _partition(part), now, data_change, json.dumps(file_stats(part)))
+        AddAction(part.path, part.bytes, _partition(part, columns), now, data_change, json.dumps(file_stats(part)))
         for part in added
     ]
-    removes = [RemoveAction(part.path, data_change, now, part.bytes, _partition(part)) for part in removed]
+    removes = [RemoveAction(part.path, data_change, now, part.bytes, _partition(part, columns)) for part in removed]
     return [*adds, *removes]
 
 
-def _partition(part: Part) -> dict[str, str | None]:
-    return {"date": None if part.day is None else day_text(part.day), "stream": part.stream}
+def _partition(part: Part, columns: Sequence[str]) -> dict[str, str | None]:
+    values = zip(data_columns(columns), map(text_of, part.values), strict=True)
+    return {"date": None if part.day is None else day_text(part.day), "stream": part.stream, **dict(values)}
 
 
 def file_stats(part: Part) -> dict[str, Any]:
@@ -364,7 +374,7 @@ def _time(identifier: StreamID) -> str:
     return f"{identifier.datetime:%Y-%m-%dT%H:%M:%S}.{identifier.ms % 1000:03}Z"
 
 
-def _parts(table: DeltaTable) -> tuple[list[Part], int]:
+def _parts(table: DeltaTable, names: Sequence[str]) -> tuple[list[Part], int]:
     """Return the files of a table that an archive has written, and the number of files of other programs."""
     import pyarrow as pa
 
@@ -372,18 +382,20 @@ def _parts(table: DeltaTable) -> tuple[list[Part], int]:
     parts: list[Part] = []
     if not listed.num_rows:
         return parts, 0
-    columns = ("path", "partition.stream", "partition.date", "num_records", "size_bytes")
-    for path, stream, day, rows, size in zip(*(listed.column(name).to_pylist() for name in columns), strict=True):
+    columns = ["path", "partition.stream", "partition.date", "num_records", "size_bytes"]
+    columns += [f"partition.{name}" for name in names]
+    for path, stream, day, rows, size, *values in zip(*(listed.column(c).to_pylist() for c in columns), strict=True):
         try:
             first, last, _ = path.rpartition("/")[2].split("_")
             ids = StreamID.parse(first), StreamID.parse(last)
         except ValueError:
             continue
-        parts.append(Part(path, stream, None if day is None else (day - _DAY_0).days, *ids, rows, size))
+        parts.append(Part(path, stream, None if day is None else (day - _DAY_0).days, *ids, rows, size,
+                          tuple(values)))  # fmt: skip
     return parts, listed.num_rows - len(parts)
 
 
-def _arrow_schema(schema: str) -> Any:
+def _arrow_schema(schema: str, partitions: Sequence[str]) -> Any:
     """Return the Arrow schema of a table for rows of a schema (Spark's JSON)."""
     import pyarrow as pa
     from pyspark.sql.types import StructType
@@ -391,8 +403,9 @@ def _arrow_schema(schema: str) -> Any:
     from rillet.spark.spark_versions import arrow_schema
 
     rows = arrow_schema(StructType.fromJson(json.loads(schema)))
-    columns = [field.with_nullable(True).remove_metadata() for field in rows if field.name not in PARTITIONS]
-    return pa.schema([*columns, pa.field("date", pa.date32()), pa.field("stream", pa.string())])
+    columns = [field.with_nullable(True).remove_metadata() for field in rows if field.name not in STANDARD]
+    hour = [pa.field("hour", pa.int32())] if "hour" in partitions else []
+    return pa.schema([*columns, pa.field("date", pa.date32()), *hour, pa.field("stream", pa.string())])
 
 
 def _combined(stored: str, schema: str) -> str:

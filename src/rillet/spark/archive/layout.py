@@ -70,10 +70,12 @@ from rillet.spark.archive.manifest import (
     FORMAT,
     MOST_INCREMENTS,
     OLDEST,
+    PARTITIONED,
     ArchiveChange,
     ArchiveManifest,
     Part,
     UnknownFormat,
+    Value,
     base_text,
     increment_text,
     parse_base,
@@ -81,6 +83,7 @@ from rillet.spark.archive.manifest import (
 )
 from rillet.spark.archive.merging import Mergeable
 from rillet.spark.archive.parquet_reader import ArchiveTask
+from rillet.spark.archive.partitions import STANDARD, constants, data_columns, text_of
 from rillet.spark.archive.targets import StagingFolder
 from rillet.types.stream.id import StreamID
 
@@ -101,25 +104,36 @@ _HEAD = 64  # bytes that contain format and commit
 _TURN = 0.1  # seconds between two attempts to lock the archive
 _LAST_DAY = (date.max - date(1970, 1, 1)).days
 _CAPITAL = re.compile(r"%..|[A-Z]")  # Keep %.. sequences and encode capitals in a quoted name.
-_NO_DATE = "__HIVE_DEFAULT_PARTITION__"  # Hive's name for a null partition value.
+_PLAIN = " !$&()+,;@^~"  # characters of a folder's name that are not percent-encoded
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # Hive's name for a null partition value.
 
 
-def folder_of(stream: str, day: int | None, column: str = "stream") -> str:
+def folder_of(
+    stream: str, day: int | None, column: str = "stream", columns: tuple[str, ...] = (), values: Sequence[Value] = ()
+) -> str:
     """Return the partition folder of a stream's day, with special characters percent-encoded.
+
+    column: the name of `stream`. columns, values: the partition columns, and the values of those of the data.
 
     Capital letters are encoded too: on a file system that ignores case, the streams `Events` and `events` would share a
     folder, and a commit of one stream would replace the other stream's files. Raise ArchiveError if the name is too
     long for a folder.
     """
-    when = _NO_DATE if day is None else (date(1970, 1, 1) + timedelta(days=day)).isoformat()
-    encoded = _CAPITAL.sub(_capital, quote(stream, safe=" !$&()+,;@^~"))
-    name = f"{column}={encoded or _NO_DATE}"
+    when = None if day is None else (date(1970, 1, 1) + timedelta(days=day)).isoformat()
+    texts: dict[str, str | None] = {"date": when, "stream": stream}
+    texts.update(zip(data_columns(columns), map(text_of, values), strict=True))
+    return "/".join(_folder(column if name == "stream" else name, texts[name]) for name in columns or STANDARD)
+
+
+def _folder(column: str, value: str | None) -> str:
+    name = f"{column}={_CAPITAL.sub(_capital, quote(value or '', safe=_PLAIN)) or _NO_VALUE}"
     if len(name) > MAX_NAME:
+        what = "name of the stream" if column == "stream" else f"value of {column}"
         raise ArchiveError(
-            f"rillet: the name of the stream {stream[:40]!r}... is too long for a folder of an archive: {len(name)} "
-            f"bytes after percent-encoding; the limit is {MAX_NAME}"
+            f"rillet: the {what} {str(value)[:40]!r}... is too long for a folder of an archive: {len(name)} bytes "
+            f"after percent-encoding; the limit is {MAX_NAME}"
         )
-    return f"date={when}/{name}"
+    return name
 
 
 def _capital(match: re.Match[str]) -> str:
@@ -148,7 +162,7 @@ class Stored:
 
     def wants_base(self, size: int) -> bool:
         """Return whether the next commit, whose increment has this size, writes a base."""
-        if self.format != FORMAT or self.increments >= MOST_INCREMENTS:
+        if self.format not in (FORMAT, PARTITIONED) or self.increments >= MOST_INCREMENTS:
             return True
         return self.increments >= FEW_INCREMENTS and self.increment_bytes + size > self.base_bytes
 
@@ -160,17 +174,22 @@ def _increment(commit: int) -> str:
 class Archive:
     """An archive's folder; `at` is called with the name of every write step, so that tests can simulate a crash.
 
-    column: the name of the partition column within a date; `stream` except for archives of changes.
+    column: the name of the partition column within a date; `stream` except for archives of changes. partition_by: the
+    partition columns that a job asks for (partitions.py).
     """
 
     keep_replaced = KEEP_REPLACED
 
-    def __init__(self, path: str | Path, at: Callable[[str], None] = lambda step: None, column: str = "stream") -> None:
+    def __init__(
+        self, path: str | Path, at: Callable[[str], None] = lambda step: None, column: str = "stream",
+        *, partition_by: tuple[str, ...] | None = None,
+    ) -> None:  # fmt: skip
         if "://" in str(path):
             raise ArchiveError(f"rillet: {path} is not a folder of a file system: {NO_OBJECTS}")
         self.path = Path(path)
         self.at = at
         self.column = column
+        self.partition_by = partition_by
         self._stored = Stored()
         self._known: ArchiveManifest | None = None  # after the last `writing`, and the state of the folder then
         self._seen: tuple[bytes | None, list[int]] = (None, [])
@@ -206,7 +225,7 @@ class Archive:
                         return manifest, stored
             except UnknownFormat as error:
                 raise ArchiveError(
-                    f"rillet: the archive {self.path} has format {error}; this version reads {OLDEST} to {FORMAT}"
+                    f"rillet: the archive {self.path} has format {error}; this version reads {OLDEST} to {PARTITIONED}"
                 ) from None
             except (ValueError, KeyError, TypeError) as error:
                 raise ArchiveError(f"rillet: the manifest of the archive {self.path} is damaged: {error!r}") from None
@@ -259,7 +278,8 @@ class Archive:
 
     def task(self, manifest: ArchiveManifest, file: Part, after: StreamID, last: StreamID) -> ArchiveTask:
         """Return the task input for the entries of a file with after < ID <= last."""
-        return ArchiveTask(tuple(self.places(manifest, file.path)), file.stream, after, last)
+        values = constants(manifest, file)
+        return ArchiveTask(tuple(self.places(manifest, file.path)), file.stream, after, last, values=values)
 
     # ---- writing -------------------------------------------------------------------------------------------------
 
@@ -325,7 +345,8 @@ class Archive:
         commit = manifest.commit + 1
         added, place = [], {}
         for part in sorted(parts, key=lambda part: (part.stream, part.first)):
-            final = f"{folder_of(part.stream, part.day, self.column)}/{part.first}_{part.last}_c{commit}.parquet"
+            folder = folder_of(part.stream, part.day, self.column, manifest.partition_by, part.values)
+            final = f"{folder}/{part.first}_{part.last}_c{commit}.parquet"
             place[final] = part.path
             added.append(part._replace(path=final))
         for folder in {part.folder for part in parts}:
@@ -484,7 +505,7 @@ class Archive:
             if (self.path / staged).exists():
                 if not target.parent.exists():
                     target.parent.mkdir(parents=True)
-                    new |= {target.parent.parent, self.path}
+                    new |= self._above(target.parent)
                 os.replace(self.path / staged, target)
                 folders.add(target.parent)
                 self.at("placed")
@@ -494,9 +515,9 @@ class Archive:
             self._swap(manifest, folder, staged)
             if manifest.files.in_folder(folder):
                 folders.add(self.path / folder)
-            new |= {(self.path / folder).parent, self.path}
-        if again and folders:
-            new |= {folder.parent for folder in folders} | {self.path}
+            new |= self._above(self.path / folder)
+        if again:
+            new |= {above for folder in folders for above in self._above(folder)}
         for target in folders | new:
             if target.exists():  # the folder of a date whose days were removed does not
                 sync(target)
@@ -504,10 +525,14 @@ class Archive:
         if missing:
             raise ArchiveError(f"rillet: the archive {self.path} lacks {missing[0]}, which its manifest lists")
 
+    def _above(self, folder: Path) -> set[Path]:
+        """Return the folders that contain a partition's folder, up to the archive's."""
+        return {parent for parent in folder.parents if parent.is_relative_to(self.path)}
+
     def _swap(self, manifest: ArchiveManifest, folder: str, staged: str) -> None:
         """Exchange a compacted folder with the old folder, unless that is already done; remove the old folder.
 
-        If the commit has removed all files of the folder, remove the folder, and that of its date if it is empty.
+        If the commit has removed all files of the folder, remove the folder, and those above it that are empty.
         """
         files = manifest.files.in_folder(folder)
         if not files:
@@ -517,7 +542,8 @@ class Archive:
                 self.at("exchanged")
             shutil.rmtree(self.path / staged, ignore_errors=True)
             with suppress(OSError):
-                os.rmdir((self.path / folder).parent)
+                for above in sorted(self._above(self.path / folder) - {self.path}, reverse=True):  # the deepest first
+                    os.rmdir(above)
             return
         fresh = [file.path for file in files if file.path.endswith(f"_c{manifest.commit}.parquet")]
         if not all((self.path / path).exists() for path in fresh):

@@ -11,7 +11,8 @@ the bases is spread over the commits between them. docs/formats/archive.md docum
 In memory, `FileTable` finds the last ID of a stream, the files of a folder, and the folders that changed, without
 looking at all files. The manifest of a commit takes over the table of the manifest before it.
 
-Format 1, of earlier versions, is a base only. It is read; the next commit writes a base of format 2.
+Format 1, of earlier versions, is a base only. It is read; the next commit writes a base of format 2. A base of format 3
+also has the partition columns, if they are not date and stream; the values follow the size of a file.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from typing import Any, NamedTuple
 from rillet.types.stream.id import StreamID
 
 FORMAT = 2
+PARTITIONED = 3  # the base of an archive with partition columns of its own
 OLDEST = 1
+Value = str | int | bool | None  # of a partition column
 MOST_INCREMENTS = 1000
 FEW_INCREMENTS = 16  # so many are kept also if they are larger than the base
 
@@ -40,6 +43,7 @@ class Part(NamedTuple):
     last: StreamID
     rows: int
     bytes: int
+    values: tuple[Value, ...] = ()  # of the partition columns other than date and stream
 
     @property
     def folder(self) -> str:
@@ -129,6 +133,7 @@ class ArchiveManifest:
     swap: dict[str, str] = field(default_factory=dict)
     replaced: dict[str, float] = field(default_factory=dict)
     foreign: int = 0  # files of other programs in a Delta table
+    partition_by: tuple[str, ...] = ()  # (): date, stream
 
     def last(self, stream: str) -> StreamID:
         """Return the ID of a stream's last archived entry; 0-0 if no entry is archived."""
@@ -185,10 +190,13 @@ class ArchiveChange(NamedTuple):
 def base_text(manifest: ArchiveManifest) -> bytes:
     """Return the text of a base: the whole manifest, one file on each line. O(files)"""
     head = {
-        "format": FORMAT, "commit": manifest.commit, "schema": manifest.schema, "offset": manifest.offset,
-        "place": manifest.place, "swap": manifest.swap, "replaced": manifest.replaced,
+        "format": PARTITIONED if manifest.partition_by else FORMAT, "commit": manifest.commit,
+        "schema": manifest.schema, "offset": manifest.offset, "place": manifest.place, "swap": manifest.swap,
+        "replaced": manifest.replaced,
     }  # fmt: skip
-    files = ",\n".join([json.dumps(file) for file in manifest.files])
+    if manifest.partition_by:
+        head["partition_by"] = manifest.partition_by
+    files = ",\n".join([json.dumps(_stored(file)) for file in manifest.files])
     return b'%b,\n"files": [\n%b\n]}\n' % (json.dumps(head)[:-1].encode(), files.encode())
 
 
@@ -196,12 +204,12 @@ def parse_base(text: bytes) -> tuple[int, ArchiveManifest]:
     """Return the format and the manifest of a base; raise ValueError, KeyError or TypeError if it is damaged."""
     stored = json.loads(text)
     number = int(stored["format"])
-    if not OLDEST <= number <= FORMAT:
+    if not OLDEST <= number <= PARTITIONED:
         raise UnknownFormat(number)
     files = [_part_of_format_1(one) for one in stored["files"]] if number == 1 else map(_part, stored["files"])
     return number, ArchiveManifest(
         int(stored["commit"]), stored["schema"], stored["offset"], FileTable(files), stored["place"], stored["swap"],
-        stored["replaced"],
+        stored["replaced"], partition_by=tuple(stored.get("partition_by", ())),
     )  # fmt: skip
 
 
@@ -209,6 +217,8 @@ def increment_text(commit: int, change: ArchiveChange) -> bytes:
     """Return the text of an increment: the changes of one commit. O(changes)"""
     stored: dict[str, Any] = {"format": FORMAT, "commit": commit, "at": change.at or time.time()}
     stored.update({name: value for name, value in change._asdict().items() if name != "at" and value})
+    if change.added:
+        stored["added"] = [_stored(file) for file in change.added]
     return json.dumps(stored).encode()
 
 
@@ -229,9 +239,13 @@ class UnknownFormat(Exception):
     """The manifest has a format that this version does not read; the argument is its number."""
 
 
+def _stored(file: Part) -> tuple[Any, ...]:
+    return (*file[:7], *file.values)
+
+
 def _part(stored: Sequence[Any]) -> Part:
-    path, stream, day, first, last, rows, size = stored
-    return Part(path, stream, day, StreamID(*first), StreamID(*last), rows, size)
+    path, stream, day, first, last, rows, size, *values = stored
+    return Part(path, stream, day, StreamID(*first), StreamID(*last), rows, size, tuple(values))
 
 
 def _part_of_format_1(stored: dict[str, Any]) -> Part:

@@ -42,7 +42,8 @@ def _runs(files: Iterable[Part], target: int) -> Iterator[list[Part]]:
     run: list[Part] = []
     for file in files:
         small = file.bytes < target // 2
-        above = not run or (run[-1].stream == file.stream and run[-1].last < file.first)
+        same = not run or (run[-1].stream == file.stream and run[-1].values == file.values)
+        above = not run or (same and run[-1].last < file.first)
         # `above` is false after a stream was recreated with lower IDs
         if run and (not small or not above or sum(one.bytes for one in run) + file.bytes > target):
             if len(run) > 1:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,11 @@ from typing import Any
 from rillet.columns.arrow_batch import record_batch, rows_for
 from rillet.columns.resp_decoder import DONE, MORE, RangeDecoder
 from rillet.spark.archive.files import ArchiveError
+from rillet.spark.archive.manifest import Value
 from rillet.spark.archive.targets import DeltaStorage
 from rillet.spark.options import Options
 from rillet.types.stream.id import StreamID
 
-IN_NAME = ("stream",)
 _U64 = 1 << 64
 _TRIES = 20
 _PAUSE = 0.05  # seconds between attempts to open a file that is being moved
@@ -65,6 +65,7 @@ class ArchiveTask:
     number: int = 0
     shares: int = 1
     storage: DeltaStorage | None = None  # the Delta table that holds the file
+    values: dict[str, Value] = field(default_factory=dict)  # of partition columns, which are not in the file
 
     def opened(self) -> Any:
         """Open the file, as a context manager."""
@@ -74,17 +75,17 @@ class ArchiveTask:
 def read_share(share: ArchiveTask, schema: Any, options: Options) -> Iterator[Any]:
     """Yield the rows of a task's part of an archive file as record batches of the given schema."""
     with share.opened() as file:
-        have = file.schema_arrow
-        if missing := missing_columns(have, schema):
+        have, constants = file.schema_arrow, {"stream": share.stream, **share.values}
+        if missing := missing_columns(have, schema, constants):
             raise ArchiveError(f"rillet: {share.places[0]} has neither the map `fields` nor {', '.join(missing)}")
-        direct = is_direct(have, schema)
-        wanted = {field.name for field in schema} - set(IN_NAME) if direct else {"id", "fields"}
+        direct = is_direct(have, schema, constants)
+        wanted = {field.name for field in schema} - constants.keys() if direct else {"id", "fields"}
         columns = [name for name in have.names if name in wanted | {"id_ms", "id_seq"}]
         groups = [number for number in _groups(file, share) if _overlaps(file.metadata.row_group(number), share)]
         for batch in file.iter_batches(options.batch_entries, row_groups=groups, columns=columns):
             batch = between(batch, share.after, share.last)
             if batch.num_rows:
-                yield shaped(batch, share.stream, schema) if direct else decoded(batch, share.stream, schema, options)
+                yield shaped(batch, constants, schema) if direct else decoded(batch, share.stream, schema, options)
 
 
 def field_names_in(task: ArchiveTask, rows: int = 1000) -> set[bytes] | None:
@@ -114,22 +115,23 @@ def _overlaps(group: Any, share: ArchiveTask) -> bool:
     return True
 
 
-def _has(have: Any, field: Any) -> bool:
-    return field.name in IN_NAME or (field.name in have.names and have.field(field.name).type.equals(field.type))
+def _has(have: Any, field: Any, constants: Container[str]) -> bool:
+    return field.name in constants or (field.name in have.names and have.field(field.name).type.equals(field.type))
 
 
-def is_direct(have: Any, schema: Any) -> bool:
-    """Return whether a Parquet file has all columns of a schema with the same types."""
+def is_direct(have: Any, schema: Any, constants: Container[str]) -> bool:
+    """Return whether a Parquet file, with its constant columns, has all columns of a schema with the same types."""
     return all(
-        field.name in IN_NAME or (_has(have, field) and not (field.metadata or {}).get(b"field")) for field in schema
+        field.name == "stream" or (_has(have, field, constants) and not (field.metadata or {}).get(b"field"))
+        for field in schema
     )
 
 
-def missing_columns(have: Any, schema: Any) -> list[str]:
+def missing_columns(have: Any, schema: Any, constants: Container[str]) -> list[str]:
     """Return the columns of a schema that an archive file without the map `fields` cannot provide."""
-    if is_direct(have, schema) or "fields" in have.names:
+    if is_direct(have, schema, constants) or "fields" in have.names:
         return []
-    return [f"{field.name} {field.type}" for field in schema if not _has(have, field)]
+    return [f"{field.name} {field.type}" for field in schema if not _has(have, field, constants)]
 
 
 def between(batch: Any, after: StreamID, last: StreamID) -> Any:
@@ -145,14 +147,15 @@ def _first_beyond(batch: Any, bound: StreamID, low: int) -> int:
     return bisect_right(range(batch.num_rows), bound, low, key=partial(entry_id, batch))
 
 
-def shaped(batch: Any, stream: str, schema: Any) -> Any:
-    """Return rows of an archive file as a record batch of a schema; add the stream's name."""
+def shaped(batch: Any, constants: Mapping[str, Value], schema: Any) -> Any:
+    """Return rows of an archive file as a record batch of a schema; add the stream's name and partition columns."""
     import pyarrow as pa
 
     arrays = [
-        pa.repeat(pa.scalar(stream, field.type), batch.num_rows) if field.name in IN_NAME else batch.column(field.name)
+        pa.repeat(pa.scalar(constants[field.name], field.type), batch.num_rows)
+        if field.name in constants else batch.column(field.name)
         for field in schema
-    ]
+    ]  # fmt: skip
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

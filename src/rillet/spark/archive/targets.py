@@ -11,6 +11,7 @@ A target is sent to the tasks, so it holds settings and no connections.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import tempfile
@@ -187,12 +188,14 @@ class DeltaStorage:
 
 
 def delta_folder(part: Part) -> str:
-    """Return the folder for files of a stream's day in a Delta table.
+    """Return the folder for files of a stream's day, and of its other partition columns, in a Delta table.
 
-    The log holds the stream's name. A path in the log is percent-encoded, so the folder has only plain characters.
+    The log holds the stream's name and the values. A path in the log is percent-encoded, so the folder has only plain
+    characters.
     """
     day = "none" if part.day is None else day_text(part.day)
-    return f"date={day}/{hashlib.sha1(part.stream.encode(), usedforsecurity=False).hexdigest()[:12]}"
+    place = part.stream if not part.values else json.dumps([part.stream, *part.values])
+    return f"date={day}/{hashlib.sha1(place.encode(), usedforsecurity=False).hexdigest()[:12]}"
 
 
 def day_text(day: int) -> str:

@@ -35,6 +35,7 @@ from rillet.spark.archive.delta import DeltaArchive
 from rillet.spark.archive.files import ArchiveError, ArchiveOvertaken
 from rillet.spark.archive.layout import DAY_MS, NO_OBJECTS
 from rillet.spark.archive.manifest import ArchiveManifest, Part
+from rillet.spark.archive.partitions import check_columns, data_columns, partition_columns, partitioned
 from rillet.spark.archive.targets import FileTarget
 from rillet.spark.option_types import duration, whole_number
 from rillet.spark.options import OptionError, Options, parse
@@ -123,6 +124,7 @@ def archive(
     format: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     merge_schema: bool = False,
+    partition_by: str | None = None,
     progress: Progress = silent,
     each_round: AbstractContextManager[Any] = NOTHING,
     **options: str,
@@ -134,12 +136,14 @@ def archive(
     ended longer ago are removed from the archive.
     format: `rillet` (a folder, the default) or `delta` (a Delta table; the default for URLs, and where one exists).
     storage_options: the object store's settings, as for deltalake. merge_schema: new columns extend a Delta table.
+    partition_by: the columns of a new archive's folders, such as "date,region": date, hour (of the ID) and columns of
+    the schema; an archive keeps them.
     each_round: a context manager around each round.
     """
     files = FileOptions(small_files, target_bytes, compression, keep_replaced, keep)
-    job = Job(
-        open_archive(to, format, storage_options, merge_schema), options, schema, TaskRunner.of(spark), files,
-        trim=trim, stop=stop, progress=progress,
+    job = ArchiveJob(
+        open_archive(to, format, storage_options, merge_schema, _partition_columns(partition_by)),
+        options, schema, TaskRunner.of(spark), files, trim=trim, stop=stop, progress=progress,
     )  # fmt: skip
     if trim and (wrong := trim_errors(job.parsed)):
         raise OptionError(f"rillet: {'; '.join(wrong)}")
@@ -154,6 +158,13 @@ def archive(
         if every is None or job.stop.wait(every):
             return job.done
         wait = math.inf
+
+
+def _partition_columns(text: str | None) -> tuple[str, ...] | None:
+    try:
+        return None if text is None else partition_columns(text)
+    except ValueError as error:
+        raise OptionError(f"rillet: partition_by is {text!r}: {error}") from None
 
 
 def compact(
@@ -179,7 +190,7 @@ def compact(
     return done
 
 
-class Job:
+class ArchiveJob:
     """An archive run over the selected streams; use it inside `Archive.writing`, which locks the archive."""
 
     def __init__(
@@ -210,6 +221,8 @@ class Job:
         schema = self.columns.json()
         if not self.archive.fits(manifest, schema):
             raise ArchiveError(_other_columns(self.archive.path, manifest.schema, self.columns))
+        manifest = partitioned(manifest, self.archive.partition_by, self.archive.path)
+        check_columns(manifest.partition_by, self.columns)
         reader = self.source.streamReader(self.columns)
         try:
             self._guarded(reader.follower)  # type: ignore[attr-defined]
@@ -256,7 +269,8 @@ class Job:
     ) -> ArchiveManifest:
         """Write one batch of entries to Parquet files and commit it to the manifest."""
         schema, target = self.columns.json(), self.archive.target(self.files.compression)
-        tasks = [(write_task, self.options, schema, one, target, self.trim) for one in partitions]
+        names = data_columns(manifest.partition_by)
+        tasks = [(write_task, self.options, schema, one, target, self.trim, names) for one in partitions]
         parts: list[Part] = [part for written in work(tasks) for part in written]
         self.archive.at("written")
         offset = merged(manifest.offset, position_only(end))
@@ -270,11 +284,13 @@ class Job:
 
 
 def write_task(
-    options: dict[str, str], schema: str, partition: Any, target: FileTarget, exact: bool = False
+    options: dict[str, str], schema: str, partition: Any, target: FileTarget, exact: bool = False,
+    names: Sequence[str] = (),
 ) -> list[Part]:
     """Read a task's entries and write them to an archive's storage; runs on an executor.
 
     exact: raise ArchiveError if an entry has bytes that are not UTF-8, which a map of strings cannot hold.
+    names: the partition columns of the data.
     """
     from pyspark.sql.types import BinaryType, MapType, StringType, StructType
 
@@ -286,7 +302,7 @@ def write_task(
     if as_texts:
         columns["fields"].dataType = MapType(StringType(), BinaryType())
     batches = RilletDataSource(options).streamReader(columns).read(partition)
-    return write_parts(map(texts_of_bytes, batches) if as_texts else batches, target)
+    return write_parts(map(texts_of_bytes, batches) if as_texts else batches, target, names)
 
 
 def columns_of(requested: StructType) -> StructType:
@@ -391,6 +407,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--format", choices=FORMATS, help="rillet (a folder) or delta (a Delta table, also at a URL such as s3://...)")
     add("--storage-option", action="append", type=cli_arguments.name_value, default=[], metavar="NAME=VALUE",
         help="a setting of the object store, as for deltalake: AWS_REGION=eu-west-1")  # fmt: skip
+    add("--partition-by", type=partition_columns, metavar="COLUMNS",
+        help="the folders of a new archive: date, hour, and columns of --schema (default: date,stream)")  # fmt: skip
     add("--merge-schema", action="store_true", help="add new columns of --schema to a Delta table")
 
 
@@ -402,7 +420,7 @@ def argument_errors(options: argparse.Namespace) -> list[str]:
     if options.compact:
         others = {
             "--trim": options.trim, "--keep": options.keep, "--every": options.every, "--schema": options.schema,
-            "--merge-schema": options.merge_schema, "--format": options.format,
+            "--merge-schema": options.merge_schema, "--format": options.format, "--partition-by": options.partition_by,
         }  # fmt: skip
         return [f"--compact only merges: it cannot be combined with {flag}" for flag, value in others.items() if value]
     errors = cli_arguments.source_errors(options)
@@ -431,7 +449,8 @@ def run(options: argparse.Namespace) -> int:
                 keep=options.keep,
                 small_files=options.small_files, target_bytes=options.file_size, compression=options.compression,
                 keep_replaced=options.keep_replaced, format=options.format,
-                storage_options=dict(options.storage_option), merge_schema=options.merge_schema, progress=bar,
+                storage_options=dict(options.storage_option), merge_schema=options.merge_schema,
+                partition_by=options.partition_by, progress=bar,
                 each_round=options.job, **cli_arguments.source_options(options),
             )  # fmt: skip
     if options.json:

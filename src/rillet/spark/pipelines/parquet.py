@@ -15,8 +15,9 @@ from typing import Any
 
 from rillet.spark.archive.files import ArchiveError
 from rillet.spark.archive.layout import DAY_MS, day_of
-from rillet.spark.archive.manifest import Part
-from rillet.spark.archive.parquet_reader import IN_NAME, entry_id
+from rillet.spark.archive.manifest import Part, Value
+from rillet.spark.archive.parquet_reader import entry_id
+from rillet.spark.archive.partitions import pieces
 from rillet.spark.archive.targets import FileTarget
 from rillet.types.stream.id import StreamID
 
@@ -29,15 +30,19 @@ DELTAS = {
     "timestamp": "DELTA_BINARY_PACKED",
 }  # fmt: skip
 _U64 = 1 << 64
+_Place = tuple[str, tuple[Value, ...]]  # a stream, and values of partition columns
 
 
 class ArchiveFileWriter:
     """A Parquet file of one stream and day that is being written; rows are buffered until they fill a row group."""
 
-    def __init__(self, target: FileTarget, schema: Any, stream: str, day: int | None, first: StreamID) -> None:
+    def __init__(
+        self, target: FileTarget, schema: Any, stream: str, day: int | None, first: StreamID,
+        values: tuple[Value, ...] = (),
+    ) -> None:  # fmt: skip
         import pyarrow.parquet as pq
 
-        self.stream, self.day, self.first = stream, day, first
+        self.stream, self.day, self.first, self.values = stream, day, first, values
         self._target = target
         self.path, self._file = target.create()
         columns = [field for field in schema.names if field not in DELTAS]
@@ -72,7 +77,7 @@ class ArchiveFileWriter:
         """Complete the Parquet file, store it durably, and return its description; last: the ID of the last row."""
         self.flush()
         self._writer.close()
-        part = Part(self.path, self.stream, self.day, self.first, last, self.rows, self._file.tell())
+        part = Part(self.path, self.stream, self.day, self.first, last, self.rows, self._file.tell(), self.values)
         return self._target.finish(part, self._file)
 
 
@@ -92,50 +97,52 @@ def _leaves(schema: Any, names: Sequence[str]) -> list[str]:
 
 
 class PartitionedParquetWriter:
-    """The open Parquet files of a task, one per stream, because the input may alternate between streams."""
+    """The open Parquet files of a task, one per stream and values, because the input may alternate between them."""
 
     def __init__(self, target: FileTarget) -> None:
         self.target = target
-        self.open: dict[str, tuple[ArchiveFileWriter, StreamID]] = {}  # by stream: its open file and the last row's ID
+        self.open: dict[_Place, tuple[ArchiveFileWriter, StreamID]] = {}  # the open file, and the last row's ID
         self.parts: list[Part] = []
 
-    def write(self, stream: str, day: int | None, rows: Any) -> None:
-        """Add rows of one stream and day; their IDs must be larger than those of the stream's earlier rows."""
-        if stream in self.open and self.open[stream][0].day != day:
-            self._close(stream)
-        if stream in self.open:
-            writer, _ = self.open.pop(stream)
+    def write(self, place: _Place, day: int | None, rows: Any) -> None:
+        """Add rows of one place and day; their IDs must be larger than those of its earlier rows."""
+        if place in self.open and self.open[place][0].day != day:
+            self._close(place)
+        if place in self.open:
+            writer, _ = self.open.pop(place)
         else:
             while len(self.open) >= MOST_OPEN:
                 self._close(next(iter(self.open)))  # close the least recently used file
             first = entry_id(rows, 0)
-            writer = ArchiveFileWriter(self.target, rows.schema, stream, day, first)
+            writer = ArchiveFileWriter(self.target, rows.schema, place[0], day, first, place[1])
         writer.write(rows)
-        self.open[stream] = writer, entry_id(rows, rows.num_rows - 1)
+        self.open[place] = writer, entry_id(rows, rows.num_rows - 1)
         writers = [writer for writer, _ in self.open.values()]
         if sum(writer.waiting for writer in writers) > WAITING_BYTES:
             max(writers, key=lambda writer: writer.waiting).flush()
 
-    def _close(self, stream: str) -> None:
-        writer, last = self.open.pop(stream)
+    def _close(self, place: _Place) -> None:
+        writer, last = self.open.pop(place)
         self.parts.append(writer.close(last))
 
     def close(self) -> list[Part]:
         """Close all open Parquet files; return a description of each file that was written."""
-        for stream in list(self.open):
-            self._close(stream)
+        for place in list(self.open):
+            self._close(place)
         return self.parts
 
 
-def write_parts(batches: Iterable[Any], target: FileTarget) -> list[Part]:
-    """Write record batches as one file per stream and day.
+def write_parts(batches: Iterable[Any], target: FileTarget, names: Sequence[str] = ()) -> list[Part]:
+    """Write record batches as one file per stream, day, and values of the partition columns `names`.
 
     The batches have the columns stream, id_ms and id_seq; the IDs of each stream must rise.
     """
     writers = PartitionedParquetWriter(target)
     for batch in batches:
         for stream, day, piece in runs(batch):
-            writers.write(stream, day, piece.drop_columns(list(IN_NAME)))
+            for values, rows in pieces(piece, names):
+                in_name = [name for name in ("stream", *names) if name in rows.schema.names]
+                writers.write((stream, values), day, rows.drop_columns(in_name))
     return writers.close()
 
 
@@ -192,7 +199,7 @@ def merge_parts(target: FileTarget, olds: Sequence[Part]) -> Part:
     for old in olds:
         with target.read(old.path) as file:
             if writer is None:
-                writer = ArchiveFileWriter(target, schema, old.stream, old.day, old.first)
+                writer = ArchiveFileWriter(target, schema, old.stream, old.day, old.first, old.values)
             for batch in file.iter_batches(GROUP_ROWS):
                 columns = [
                     batch.column(field.name) if field.name in batch.schema.names else pa.nulls(len(batch), field.type)
