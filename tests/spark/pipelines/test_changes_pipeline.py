@@ -21,6 +21,7 @@ from rillet.spark.pipelines.archive import FileOptions
 from rillet.spark.pipelines.changes import ChangesJob, problems
 from rillet.spark.pipelines.task_runner import TaskRunner
 from rillet.spark.read.data_loss import DataLoss
+from rillet.spark.state.table import open_state
 from rillet.transfer.touched_keys import TouchedKeys
 from tests.judge import Judge, required_binary, running_redis
 from tests.replication.load import Load, differences, lasts
@@ -53,7 +54,8 @@ class Outputs:
     def run(self, at: Callable[[str], None] | None = None, buckets: int = 4) -> Any:
         """Run a job once; `at` is called at the steps of the commits."""
         files = FileOptions(small_files=4)
-        job = ChangesJob(self.archive, self.state, self._options, None, TaskRunner.of(None), files, buckets=buckets)
+        state = None if self.state is None else open_state(self.state)
+        job = ChangesJob(self.archive, state, self._options, None, TaskRunner.of(None), files, buckets=buckets)
         for output in job._outputs:
             if at is not None:
                 (output.archive if hasattr(output, "archive") else output.table.archive).at = at

@@ -57,10 +57,11 @@ from rillet.spark.archive.targets import DeltaStorage, day_text, delta_storage
 from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
+    from deltalake import CommitProperties, DeltaTable
 
 APP, STATE = "rillet", "rillet-state"
 STATES = "_rillet"
+RECEIVED = "_rillet/received/"  # changes of a state table that are not committed
 KEEP_REPLACED = 7 * 86400.0
 FRESH = 3600.0  # seconds for which vacuum keeps files that no version lists: a running job may be about to commit them
 _ATTEMPTS = 20
@@ -73,6 +74,7 @@ class DeltaArchive:
     """A Delta table that holds an archive; `at` is called with the name of every write step, for simulated crashes."""
 
     keep_replaced = KEEP_REPLACED
+    configuration: Mapping[str, str] = {}  # of a new table
 
     def __init__(
         self, path: str | Path, storage_options: Mapping[str, str] | None = None, *, merge_schema: bool = False,
@@ -98,7 +100,7 @@ class DeltaArchive:
             return ArchiveManifest()
         state = self._state(commit, token)
         columns = tuple(table.metadata().partition_columns)
-        files, foreign = _parts(table, data_columns(columns))
+        files, foreign = self._files(table, columns)
         return ArchiveManifest(
             commit, state["schema"], state["offset"], FileTable(files), foreign=foreign,
             partition_by=() if columns == STANDARD else columns,
@@ -115,6 +117,14 @@ class DeltaArchive:
         """Return the task input for the entries of a file with after < ID <= last."""
         values = constants(manifest, file)
         return ArchiveTask((Path(file.path),), file.stream, after, last, storage=self.storage, values=values)
+
+    def _files(self, table: DeltaTable, columns: tuple[str, ...]) -> tuple[list[Part], int]:
+        """Return the files of a table, and the number of files of other programs."""
+        return _parts(table, data_columns(columns))
+
+    def _columns(self, schema: str, partitions: Sequence[str]) -> Any:
+        """Return the Arrow schema of a table for rows of a schema (Spark's JSON)."""
+        return _arrow_schema(schema, partitions)
 
     def _newest(self) -> DeltaTable | None:
         """Return the table at its newest version; None if there is no table."""
@@ -215,7 +225,7 @@ class DeltaArchive:
         handler = self.storage.handler()
         for info in handler.get_file_info_selector(_selector(STATES)):
             old = info.mtime is not None and info.mtime.timestamp() < time.time() - kept
-            if info.is_file and not info.path.endswith(current) and old:
+            if info.is_file and not info.path.endswith(current) and old and RECEIVED not in info.path:
                 handler.delete_file(info.path)
         return len(removed)
 
@@ -225,13 +235,13 @@ class DeltaArchive:
 
         if not new and self._table is not None:
             return
-        wanted = Schema.from_arrow(_arrow_schema(schema, columns))
+        wanted = Schema.from_arrow(self._columns(schema, columns))
         table = self._newest()
         try:
             if table is None:
                 DeltaTable.create(
                     self.storage.uri, wanted, mode="ignore", partition_by=columns,
-                    storage_options=self.storage.storage_options,
+                    configuration=dict(self.configuration), storage_options=self.storage.storage_options,
                 )  # fmt: skip
                 self.at("created")
                 table = self._newest()
@@ -254,22 +264,38 @@ class DeltaArchive:
             raise ArchiveError(f"rillet: the Delta table {self.path} cannot be written: {error}") from None
 
     def _commit(self, manifest: ArchiveManifest, change: ArchiveChange, data_change: bool) -> ArchiveManifest:
+        removed = manifest.files.select(change.removed)
+        actions = _actions(change.added, removed, data_change, manifest.partition_by or STANDARD)
+
+        def write(table: DeltaTable, properties: CommitProperties) -> None:
+            table.create_write_transaction(
+                actions, "append", table.schema(), partition_by=table.metadata().partition_columns,
+                commit_properties=properties,
+            )  # fmt: skip
+
+        self._record(manifest, change.offset, change.schema, write)
+        return replace(change.applied(manifest), replaced={})
+
+    def _record(
+        self, manifest: ArchiveManifest, offset: dict[str, Any] | None, schema: str | None,
+        write: Callable[[DeltaTable, CommitProperties], None],
+    ) -> None:  # fmt: skip
+        """Write the state after a commit, and let `write` append the entry to Delta's log that has its name."""
         self.at("staged")
         commit, token = manifest.commit + 1, secrets.randbits(62)
-        removed = manifest.files.select(change.removed)
-        state = {"format": 1, "commit": commit, "schema": change.schema, "offset": change.offset}
+        state = {"format": 1, "commit": commit, "schema": schema, "offset": offset}
         try:
             self.storage.upload(_state_name(commit, token), io.BytesIO(json.dumps(state).encode()))
         except OSError as error:
             raise ArchiveError(f"rillet: the Delta table {self.path} cannot be written: {error}") from None
         self.at("drafted")
-        columns = manifest.partition_by or STANDARD
-        self._transact(_actions(change.added, removed, data_change, columns), manifest.commit, token)
+        self._transact(write, manifest.commit, token)
         self.at("committed")
         self._sync(commit)
-        return replace(change.applied(manifest), replaced={})
 
-    def _transact(self, actions: list[Any], before: int, token: int) -> None:
+    def _transact(
+        self, write: Callable[[DeltaTable, CommitProperties], None], before: int, token: int
+    ) -> None:
         """Append an entry to Delta's log if the table's last commit is `before`, exactly once."""
         from deltalake import CommitProperties, Transaction
 
@@ -291,10 +317,7 @@ class DeltaArchive:
                 )
             try:
                 self.at("transacting")
-                table.create_write_transaction(
-                    actions, "append", table.schema(), partition_by=table.metadata().partition_columns,
-                    commit_properties=properties,
-                )  # fmt: skip
+                write(table, properties)
                 self.at("transacted")
                 return
             except Exception as error:  # deltalake has no class for the errors of all stores
@@ -354,8 +377,9 @@ def _actions(
 
 
 def _partition(part: Part, columns: Sequence[str]) -> dict[str, str | None]:
-    values = zip(data_columns(columns), map(text_of, part.values), strict=True)
-    return {"date": None if part.day is None else day_text(part.day), "stream": part.stream, **dict(values)}
+    known = {"date": None if part.day is None else day_text(part.day), "stream": part.stream}
+    known.update(zip(data_columns(columns), map(text_of, part.values), strict=True))
+    return {name: known[name] for name in columns}
 
 
 def file_stats(part: Part) -> dict[str, Any]:

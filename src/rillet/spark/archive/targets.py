@@ -108,6 +108,10 @@ class DeltaStorage:
         """The options of the object store, such as credentials."""
         return dict(self.options)
 
+    def place(self, part: Part) -> str:
+        """Return the folder for a new file."""
+        return delta_folder(part)
+
     def handler(self) -> DeltaStorageHandler:
         """Return the table's file operations; paths are relative to the table."""
         require("delta", "an archive in Delta tables")
@@ -127,7 +131,7 @@ class DeltaStorage:
 
     def finish(self, part: Part, file: IO[bytes]) -> Part:
         """Give a file its final name, which contains its first and last ID; upload it to an object store."""
-        final = f"{delta_folder(part)}/{part.first}_{part.last}_{uuid.uuid4().hex[:12]}.parquet"
+        final = f"{self.place(part)}/{part.first}_{part.last}_{uuid.uuid4().hex[:12]}.parquet"
         file.flush()
         if self.folder is None:
             with file, open(part.path, "rb") as written:

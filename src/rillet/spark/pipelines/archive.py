@@ -387,7 +387,7 @@ EPILOG = """examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("to", type=_folder, metavar="FOLDER",
+    parser.add_argument("to", type=cli_arguments.folder_or_url, metavar="FOLDER",
                         help="the archive's folder, or a Delta table's URL; created if it does not exist")  # fmt: skip
     cli_arguments.source_arguments(parser)
     add = parser.add_argument_group("archive").add_argument
@@ -405,15 +405,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--keep-replaced", type=duration, metavar="TIME",
         help="how long replaced files are kept for running readers (default: 1h; in a Delta table 7d)")  # fmt: skip
     add("--format", choices=FORMATS, help="rillet (a folder) or delta (a Delta table, also at a URL such as s3://...)")
-    add("--storage-option", action="append", type=cli_arguments.name_value, default=[], metavar="NAME=VALUE",
-        help="a setting of the object store, as for deltalake: AWS_REGION=eu-west-1")  # fmt: skip
+    cli_arguments.storage_option(add)
     add("--partition-by", type=partition_columns, metavar="COLUMNS",
         help="the folders of a new archive: date, hour, and columns of --schema (default: date,stream)")  # fmt: skip
     add("--merge-schema", action="store_true", help="add new columns of --schema to a Delta table")
-
-
-def _folder(text: str) -> Path | str:
-    return text if "://" in text else cli_arguments.local_folder(text)
 
 
 def argument_errors(options: argparse.Namespace) -> list[str]:

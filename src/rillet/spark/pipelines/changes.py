@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rillet.client.connection import Connection
+from rillet.spark.archive.backends import FORMATS
 from rillet.spark.archive.files import ArchiveError
 from rillet.spark.archive.layout import OWN, Archive
 from rillet.spark.archive.manifest import ArchiveManifest
@@ -34,7 +35,8 @@ from rillet.spark.pipelines import cli_arguments, cli_common
 from rillet.spark.pipelines.archive import SMALL_FILES, TARGET, ArchiveSummary, FileOptions, merge_small
 from rillet.spark.pipelines.tables import NOTHING, Progress, silent
 from rillet.spark.pipelines.task_runner import TaskRunner, memory_of, struct_of
-from rillet.spark.state.table import BUCKETS, KEEP_REPLACED, StateCounts, StateTable, read_state
+from rillet.spark.state.delta import DeltaState
+from rillet.spark.state.table import BUCKETS, StateCounts, StateTable, open_state, read_state
 from rillet.store.display.json_line import print_json
 from rillet.units import counted
 
@@ -131,7 +133,7 @@ class StateOutput:
         self._compat = ""
 
     @property
-    def path(self) -> Path:
+    def path(self) -> str | Path:
         return self.table.archive.path
 
     @property
@@ -172,7 +174,8 @@ class StateOutput:
         """Do nothing: a table begins with a snapshot, which is a batch."""
 
     def finish(self) -> None:
-        """Do nothing: every bucket has one file."""
+        """Merge small files."""
+        self.table.finish()
 
 
 def is_valkey(reader: ChangesReader) -> bool:
@@ -196,6 +199,8 @@ def changes(
     compression: str = "zstd",
     keep_replaced: float | None = None,
     keep: float | None = None,
+    format: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
     progress: Progress = silent,
     each_round: AbstractContextManager[Any] = NOTHING,
     **options: str,
@@ -204,14 +209,16 @@ def changes(
 
     spark: a session, or None to read and write in this process, without Java. options: those of
     format("rillet.changes"); `folder` is by default in the first output's folder. With a state table, a new job begins
-    with a snapshot. schema: typed columns of added entries. buckets: of a new state table. keep: seconds; whole days
+    with a snapshot. format: of the state table, `rillet` or `delta`, as for `archive`; storage_options: of its object
+    store. schema: typed columns of added entries. buckets: of a new state table. keep: seconds; whole days
     that ended longer ago are removed from the archive. each_round: a context manager around each round.
     """
     if wrong := problems(archive, state, options):
         raise OptionError(f"rillet: {'; '.join(wrong)}")
     files = FileOptions(small_files, target_bytes, compression, keep_replaced, keep)
+    table = None if state is None else open_state(state, format, storage_options)
     job = ChangesJob(
-        archive, state, options, schema, TaskRunner.of(spark), files, buckets=buckets, stop=stop, progress=progress
+        archive, table, options, schema, TaskRunner.of(spark), files, buckets=buckets, stop=stop, progress=progress
     )  # fmt: skip
     with job.writing():
         while True:
@@ -230,6 +237,8 @@ def problems(archive: str | Path | None, state: str | Path | None, options: Mapp
         wrong.append("give an archive, a state table, or both")
     if archive is not None and state is not None and Path(archive).absolute() == Path(state).absolute():
         wrong.append(f"the archive and the state table are the same folder: {archive}")
+    if archive is None and "://" in str(state) and "folder" not in given:
+        wrong.append("folder is missing: where received changes wait for their commit")
     if state is not None and "keys" in given:
         wrong.append("a state table has all keys, because commands may combine them: omit keys, or select rows")
     if state is not None and given.get("startingoffsets", "snapshot").lower() != "snapshot":
@@ -241,7 +250,7 @@ class ChangesJob:
     """A run; use it inside `writing`, which locks the outputs."""
 
     def __init__(
-        self, archive: str | Path | None, state: str | Path | None, options: Mapping[str, str],
+        self, archive: str | Path | None, state: Archive | DeltaState | None, options: Mapping[str, str],
         schema: str | StructType | None, runner: TaskRunner, files: FileOptions, *, buckets: int = BUCKETS,
         stop: threading.Event | None = None, progress: Progress = silent,
     ) -> None:  # fmt: skip
@@ -250,8 +259,7 @@ class ChangesJob:
         from rillet.spark.pipelines.changes_archive import columns_of
 
         given = {name.lower() for name in options}
-        first = archive if archive is not None else state
-        assert first is not None
+        first = archive if archive is not None else state.path if state is not None else ""
         defaults = {"folder": str(Path(first).absolute() / OWN / "received"), "maxBytesPerTrigger": str(BATCH_BYTES)}
         if state is not None:
             defaults["startingOffsets"] = "snapshot"
@@ -264,11 +272,10 @@ class ChangesJob:
         if archive is not None:
             self._outputs.append(ArchiveOutput(archive, options, columns, runner, files, self.done.archive))
         if state is not None:
-            keep = KEEP_REPLACED if files.keep_replaced is None else files.keep_replaced
             with Connection(self._reader.options.address(), self._reader.options.timeout) as connection:
                 size = memory_of([connection])  # a batch of the table costs what its buckets hold
             work, tasks = runner.work_for(size=size), runner.parallelism_for(size=size)
-            table = StateTable(state, work, tasks, buckets=buckets, keep_replaced=keep,
+            table = StateTable(state, work, tasks, buckets=buckets, keep_replaced=files.keep_replaced,
                                compression=files.compression)  # fmt: skip
             self.done.state = table.counts
             self._outputs.append(StateOutput(table))
@@ -353,7 +360,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
           help="any other option of format('rillet.changes'); may be repeated (docs/spark-changes.md)")  # fmt: skip
     add = parser.add_argument_group("changes").add_argument
     add("--archive", type=cli_arguments.local_folder, metavar="FOLDER", help="append all changes to this archive")
-    add("--state", type=cli_arguments.local_folder, metavar="FOLDER", help="keep the value of every key in this table")
+    add("--state", type=cli_arguments.folder_or_url, metavar="FOLDER",
+        help="keep the value of every key in this table: a folder, or a Delta table's URL")  # fmt: skip
+    add("--format", choices=FORMATS, help="of the table: rillet, or delta (a MERGE for each batch)")
+    cli_arguments.storage_option(add)
     add("--schema", help="typed columns of added entries, for the archive: 'carrier string, delay double'")
     add("--every", type=duration, metavar="TIME", help="keep running, with a batch every 30s, 5m ...")
     add("--keep", type=duration, metavar="TIME", help="remove days from the archive that ended longer ago: 90d")
@@ -401,7 +411,8 @@ def run(options: argparse.Namespace) -> int:
                 runner, archive=options.archive, state=options.state, schema=options.schema, every=options.every,
                 stop=stop, buckets=options.buckets, small_files=options.small_files, target_bytes=options.file_size,
                 compression=options.compression, keep_replaced=options.keep_replaced, keep=options.keep,
-                progress=bar, each_round=options.job, **given,
+                format=options.format, storage_options=dict(options.storage_option), progress=bar,
+                each_round=options.job, **given,
             )  # fmt: skip
     if options.json:
         print_json({**asdict(done), "in": runner.used})

@@ -130,6 +130,17 @@ def local_folder(text: str) -> Path:
     return path
 
 
+def folder_or_url(text: str) -> Path | str:
+    """Return the path of a folder, or a URL."""
+    return text if "://" in text else local_folder(text)
+
+
+def storage_option(add: Callable[..., Any]) -> None:
+    """Declare --storage-option."""
+    add("--storage-option", action="append", type=name_value, default=[], metavar="NAME=VALUE",
+        help="a setting of the object store, as for deltalake: AWS_REGION=eu-west-1")  # fmt: skip
+
+
 # ---- the source: --url, --path, --stream ... ----------------------------------------------------------------------
 
 _SOURCE = (  # flag, name of the connector's option, help

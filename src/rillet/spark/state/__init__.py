@@ -2,6 +2,7 @@
 
     batches     the commands of a batch of changes
     files       the table's files: rows of keys, lookup and merge as tasks
+    delta       a table in Delta Lake, with a MERGE for each batch
     table       StateTable: the commits, and the reader
 
 rillet.transfer.touched_keys finds the keys that a batch reads and writes;

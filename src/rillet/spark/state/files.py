@@ -145,15 +145,15 @@ def _pairs(words: list[bytes]) -> list[tuple[str, str]]:
 
 
 class StateFile:
-    """A file that is being written."""
+    """A file that is being written; its rows have the columns `schema`, which a MERGE of Delta writes as views."""
 
     def __init__(self, target: FileTarget, bucket: int, offset: int) -> None:
         import pyarrow.parquet as pq
 
         self._target, self._bucket, self._offset = target, bucket, offset
-        self._schema = schema()
+        self.schema = schema()
         self._path, self._file = target.create()
-        self._writer = pq.ParquetWriter(self._file, self._schema, compression=target.compression, use_dictionary=False)
+        self._writer = pq.ParquetWriter(self._file, self.schema, compression=target.compression, use_dictionary=False)
         self._rows: list[dict[str, Any]] = []
         self._tables: list[Any] = []  # rows of other files
         self.waiting = self._count = self._written = 0
@@ -181,7 +181,7 @@ class StateFile:
         import pyarrow as pa
 
         if self._rows:
-            self._tables.append(pa.Table.from_pylist(self._rows, schema=self._schema))
+            self._tables.append(pa.Table.from_pylist(self._rows, schema=self.schema))
         if self._tables:
             self._writer.write_table(pa.concat_tables(self._tables), row_group_size=self._count)
         self._written += self._count
@@ -244,7 +244,7 @@ def merge_task(bucket: int, offset: int, olds: Iterable[str], gone: frozenset[tu
     for path in olds:
         with target.read(path) as file:
             for number in range(file.num_row_groups):
-                made.copy(_kept(file.read_row_group(number), gone, moves))
+                made.copy(_kept(file.read_row_group(number).cast(made.schema), gone, moves))
     with RowMaker() as rows:
         for one in written:
             made.add(*rows.row(one))

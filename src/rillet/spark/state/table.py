@@ -1,6 +1,6 @@
 """StateTable: the value of every key of a server at one offset of its stream, in Parquet files.
 
-    orders.state/
+    orders.state/                                     (state/delta.py: as a Delta table)
       bucket=0/000000005120-0_5120-0_c17.parquet     the rows of the bucket's keys
       bucket=1/...
       _rillet/manifest.json, commits/ ...            the list of files and the offset, as in an archive
@@ -23,12 +23,13 @@ memory between batches (it would need the memory of the server).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rillet.spark.archive.backends import open_archive
 from rillet.spark.archive.files import ArchiveError
 from rillet.spark.archive.layout import Archive
 from rillet.spark.archive.manifest import ArchiveManifest, Part
@@ -36,7 +37,8 @@ from rillet.spark.archive.targets import FileTarget
 from rillet.spark.changes.storage import Storage, StoredFile
 from rillet.spark.connect import Work
 from rillet.spark.state.batches import batch_commands
-from rillet.spark.state.files import bucket_of, lookup_task, merge_task, schema, snapshot_task
+from rillet.spark.state.delta import DeltaState
+from rillet.spark.state.files import RowMaker, bucket_of, lookup_task, merge_task, schema, snapshot_task
 from rillet.transfer.batch_engine import BatchEngine, StateKey
 from rillet.transfer.rdb_parts import SnapshotPart
 from rillet.transfer.touched_keys import TouchedKeys
@@ -63,11 +65,13 @@ class StateCounts:
 class StateTable:
     """A state table for writing, inside `writing`; `offset` is that of the last commit, {} if there is none."""
 
-    def __init__(self, path: str | Path, work: Work, parallelism: int, *, buckets: int = BUCKETS,
-                 keep_replaced: float = KEEP_REPLACED, compression: str = "zstd") -> None:  # fmt: skip
-        self.archive = Archive(path)
+    def __init__(self, archive: Archive | DeltaState, work: Work, parallelism: int, *, buckets: int = BUCKETS,
+                 keep_replaced: float | None = None, compression: str = "zstd") -> None:  # fmt: skip
+        self.archive = archive
         self.counts = StateCounts()
         self._work, self._parallelism = work, parallelism
+        if keep_replaced is None:
+            keep_replaced = KEEP_REPLACED if isinstance(archive, Archive) else archive.keep_replaced
         self._buckets, self._keep, self._compression = buckets, keep_replaced, compression
         self._manifest = ArchiveManifest()
 
@@ -143,6 +147,11 @@ class StateTable:
         for one in written:
             fresh.setdefault(bucket_of(one.key, self._buckets), []).append(one)
         moves = touched.moves()
+        if moves is None and isinstance(self.archive, DeltaState):
+            offset = {**offset, "buckets": self._buckets}
+            self._manifest = self.archive.upsert(self._manifest, self._rows(gone, fresh), offset)
+            self.counts.commits += 1
+            return
         buckets = sorted(gone) if moves is None else range(self._buckets)
         target = self._target()
         tasks = [(merge_task, bucket, version, [file.path for file in self._files(bucket)],
@@ -150,7 +159,26 @@ class StateTable:
                  for bucket in buckets]  # fmt: skip
         self._commit(self._work(tasks), offset)
 
+    def _rows(
+        self, gone: dict[int, set[tuple[int, bytes]]], fresh: dict[int, list[StateKey]]
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the rows of written keys, and the keys that a MERGE deletes."""
+        with RowMaker() as maker:
+            for bucket, places in gone.items():
+                written = fresh.get(bucket, [])
+                for one in written:
+                    yield {**maker.row(one)[0], "bucket": bucket, "gone": False}
+                for db, key in places - {(one.db, one.key) for one in written}:
+                    yield {"db": db, "key_bytes": key, "bucket": bucket, "gone": True}
+
+    def finish(self) -> None:
+        """Merge small files of a Delta table; in rillet's own format, every bucket has one file."""
+        if isinstance(self.archive, DeltaState):
+            self._manifest = self.archive.tidy(self._manifest, self._keep)
+
     def _files(self, bucket: int) -> list[Part]:
+        if isinstance(self.archive, DeltaState):
+            return [file for file in self._manifest.files if file.stream == str(bucket)]
         return self._manifest.files.in_folder(f"bucket={bucket}")
 
     def _target(self) -> FileTarget:
@@ -174,18 +202,33 @@ def _spark_schema() -> str:
 # -- reading ---------------------------------------------------------------------------------------------------------
 
 
-def read_state(spark: SparkSession, path: str | Path) -> DataFrame:
+def open_state(
+    path: str | Path, format: str | None = None, storage_options: Mapping[str, str] | None = None
+) -> Archive | DeltaState:
+    """Return the files of a state table; format: as for `open_archive`."""
+    if isinstance(open_archive(path, format, storage_options), Archive):
+        return Archive(path if "://" in str(path) else Path(path).absolute())
+    return DeltaState(path, storage_options)
+
+
+def read_state(
+    spark: SparkSession, path: str | Path, storage_options: Mapping[str, str] | None = None
+) -> DataFrame:
     """Return a state table at its last commit as a DataFrame."""
-    archive = Archive(Path(path).absolute())
+    archive = open_state(path, None, storage_options)
     manifest = archive.existing()
     if "buckets" not in manifest.offset:
         raise ArchiveError(f"rillet: {path} is an archive, not a state table")
-    places = [[str(place) for place in archive.places(manifest, file.path)] for file in manifest.files if file.rows]
-    spark.dataSource.register(_source())
+    storage = None if isinstance(archive, Archive) else archive.storage
+    places = [
+        [str(place) for place in archive.places(manifest, file.path)] if isinstance(archive, Archive) else [file.path]
+        for file in manifest.files if file.rows
+    ]  # fmt: skip
+    spark.dataSource.register(_source(storage))
     return spark.read.format(_FORMAT).option("places", json.dumps(places)).load()
 
 
-def _source() -> type[Any]:
+def _source(storage: FileTarget | None) -> type[Any]:
     """Return the data source class of state tables, which is pickled by value, so executors need no registration."""
     from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
     from pyspark.sql.pandas.types import from_arrow_schema
@@ -199,7 +242,7 @@ def _source() -> type[Any]:
             return [InputPartition(places) for places in json.loads(self.options["places"])]
 
         def read(self, partition: InputPartition) -> Iterator[Any]:
-            yield from _read_file(partition.value)
+            yield from _read_file(partition.value, storage)
 
     class StateSource(DataSource):
         @classmethod
@@ -216,12 +259,12 @@ def _source() -> type[Any]:
     return StateSource
 
 
-def _read_file(places: list[str]) -> Iterator[Any]:
+def _read_file(places: list[str], storage: FileTarget | None) -> Iterator[Any]:
     from rillet.spark.archive.parquet_reader import open_file
 
-    with open_file([Path(place) for place in places]) as file:
+    with open_file([Path(place) for place in places]) if storage is None else storage.read(places[0]) as file:
         for number in range(file.num_row_groups):
-            yield from file.read_row_group(number).to_batches()
+            yield from file.read_row_group(number).cast(schema()).to_batches()
 
 
-__all__ = ["BUCKETS", "KEEP_REPLACED", "StateCounts", "StateTable", "read_state"]
+__all__ = ["BUCKETS", "StateCounts", "StateTable", "open_state", "read_state"]
