@@ -11,6 +11,7 @@ The modules, from Spark's side to the server's side:
     functions.py    `read_batch` and `write_batch`: the same without a data source, for Spark 3.5
     spark_versions.py  what differs between versions of PySpark
     options.py      the options of streams, and what all types have in common; all mistakes are reported in one error
+    delta_merge.py  `merge_batch`: micro-batches into a Delta table by key
     sessions.py     `session`: a local Spark with the connector; `history`: an archive and its streams as one table
     java.py         `require_java`: checks that Spark can start
     errors.py       `reason`: extracts rillet's error message from a Spark exception
@@ -40,6 +41,7 @@ from rillet.spark.java import JavaMissing, require_java
 from rillet.spark.sessions import history, session
 
 if TYPE_CHECKING:
+    from rillet.spark.delta_merge import merge_batch
     from rillet.spark.errors import reason
     from rillet.spark.functions import read_batch, write_batch
     from rillet.spark.lag_listener import LagListener
@@ -50,7 +52,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "JavaMissing", "LagListener", "Progress", "RilletDataSource", "enrich", "foreach_batch", "history", "lost_batches",
-    "progress", "read_batch", "read_keys", "reason", "register", "require_java", "session", "write_batch",
+    "merge_batch", "progress", "read_batch", "read_keys", "reason", "register", "require_java", "session",
+    "write_batch",
 ]  # fmt: skip
 
 _LAZY = {
@@ -58,7 +61,7 @@ _LAZY = {
     "enrich": "tables.lookup", "read_keys": "tables.lookup", "foreach_batch": "tables.writer",
     "read_batch": "functions", "write_batch": "functions",
     "Progress": "metrics", "progress": "metrics", "lost_batches": "metrics", "reason": "errors",
-    "LagListener": "lag_listener",
+    "LagListener": "lag_listener", "merge_batch": "delta_merge",
 }  # fmt: skip
 
 
