@@ -37,9 +37,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import rillet
 from rillet import Message, PartitionedStream, Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 WORKERS, KILLS = 3, 6
 CLAIM_IDLE = 1.0  # seconds after which the partitions of a dead worker move; real handlers need more
@@ -173,16 +177,22 @@ def report(path: Path, count: int) -> None:
         print("every movement was applied once, in its order")
 
 
-def report_of_spark(path: Path, count: int) -> None:
+def sums_of_spark(spark: SparkSession, path: Path) -> dict[str, int]:
     """Let Spark add the movements up: a task for each partition, by the name of the stream."""
-    from rillet.spark import session
-
-    spark = session("local[2]", "accounts")
     source = spark.read.format("rillet").option("path", str(path)).option("partitionedStream", "movements")
     table = source.schema("account string, number int, cents int").load()
     # A repeated call may have added a movement twice; the accounts have it once.
     sums = table.dropDuplicates(["account", "number"]).groupBy("account").sum("cents").collect()
-    assert {row[0]: row[1] for row in sums} == expected(count)
+    return {row[0]: row[1] for row in sums}
+
+
+def report_of_spark(path: Path, count: int) -> None:
+    """Compare the sums of Spark."""
+    from rillet.spark import session
+
+    spark = session("local[2]", "accounts")
+    sums = sums_of_spark(spark, path)
+    assert sums == expected(count)
     print(f"Spark: the same sums of {len(sums)} accounts")
     spark.stop()
 

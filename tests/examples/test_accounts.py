@@ -16,7 +16,6 @@ PROGRAM = "accounts/accounts.py"
 APPLIED = ["50 accounts, 8 movements each, 8 partitions, 0 pending", "every movement was applied once, in its order"]
 
 
-@pytest.mark.long  # the next test runs it, too, and Spark on its sums
 def test_the_demonstration() -> None:
     said, _ = start(PROGRAM, "--movements", 8).communicate(timeout=LIMIT)
     lines = said.splitlines()
@@ -24,6 +23,7 @@ def test_the_demonstration() -> None:
     assert sum("kill -9" in line for line in lines) > 0
 
 
+@pytest.mark.long  # tests/spark/test_accounts.py has the sums without a Spark of its own
 @pytest.mark.spark
 def test_spark_has_the_same_sums() -> None:
     pytest.importorskip("pyspark")
