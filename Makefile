@@ -117,7 +117,7 @@ test-interpreted: $(VENV)/packages.stamp
 	@$(interpreted) $(pytest) $(spread) -m 'both and not long' $(call timed,interpreted) $(or-none)
 
 # Two workers for each core: those that test servers and processes often wait.
-test-compiled: WORKERS = $(shell expr 2 '*' $(CORES))
+test-compiled: WORKERS = $(shell expr 3 "*" $(CORES) / 2)
 test-compiled: setup
 	@echo '== compiled: $(COMPILED)'
 	@$(compiled) $(pytest) $(spread) -m 'not spark and not long' $(call timed,compiled) $(or-none)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
+from collections.abc import Iterable
+from itertools import combinations, product
 from typing import Any
 
 import pytest
@@ -29,6 +32,26 @@ def by_speed(compiled: int, interpreted: int, long: int | None = None) -> int:
 def long(*values: Any) -> list[Any]:
     """Return parameters with the mark `long`; a tuple is the values of several names."""
     return [pytest.param(*(one if isinstance(one, tuple) else (one,)), marks=pytest.mark.long) for one in values]
+
+
+def covering(*axes: Iterable[Any]) -> list[Any]:
+    """Return all combinations of some values; those that `make test` does not need have the mark `long`.
+
+    `make test` has each value of two axes, and each pair of values of three or more.
+    """
+    values = [list(axis) for axis in axes]
+    rows = list(product(*(range(len(axis)) for axis in values)))
+    parts = [{*combinations(enumerate(row), 1 if len(axes) < 3 else 2)} for row in rows]
+    missing, short, often = set[Any]().union(*parts), set[int](), Counter[Any]()
+    while missing:  # the next row has the most that is missing, and of those, what was chosen least often
+        best = max(range(len(rows)), key=lambda at: (len(parts[at] & missing), -sum(often[one] for one in parts[at]),
+                                                    -at))  # fmt: skip
+        short.add(best)
+        missing -= parts[best]
+        often.update(parts[best])
+    found = [tuple(axis[at] for axis, at in zip(values, row, strict=True)) for row in rows]
+    chosen = [one for at, one in enumerate(found) if at in short]
+    return chosen + long(*(one for at, one in enumerate(found) if at not in short))
 
 
 def seeds(short: int, total: int, first: int = 0) -> list[Any]:

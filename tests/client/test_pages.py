@@ -16,6 +16,7 @@ from rillet.columns.arrow_batch import record_batch, rows_for  # noqa: E402
 from rillet.types.stream.id import MAX, StreamID  # noqa: E402
 from tests.judge import Judge  # noqa: E402
 from tests.server.harness import running  # noqa: E402
+from tests.variants import covering  # noqa: E402
 
 SCHEMA = pa.schema([("stream", pa.string()), ("id", pa.string()), ("n", pa.int64())])
 ENTRIES = 1000
@@ -135,8 +136,7 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("page", [7, 100, 5000])
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("shape", "page"), covering(SHAPES, [7, 100, 5000]))
 def test_parts_that_are_requested_in_advance_keep_the_order(judge: Judge, shape: str, page: int) -> None:
     with Servers(ClientOptions.from_url(f"redis://127.0.0.1:{judge.port}", 20)) as servers:
         adds = [(b"XADD", b"s", b"%d-%d" % (1000 + SHAPES[shape](n), n), b"n", b"%d" % n) for n in range(ENTRIES)]

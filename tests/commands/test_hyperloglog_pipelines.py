@@ -9,7 +9,7 @@ import pytest
 from rillet.protocol.command_parser import pack_command
 from tests.commands.test_string_pipelines import bits, calls
 from tests.commands.test_xadd_pipelines import Log, Side, sent
-from tests.variants import by_speed
+from tests.variants import by_speed, covering
 
 KEYS = [b"a", b"a", b"b", b"c", b"text", b"list"]
 BROKEN = b"HYLL\1\0\0\0" + b"\0" * 7 + b"\x80" + b"\x80" * 9
@@ -37,8 +37,9 @@ def some_command(chance: random.Random) -> list[bytes]:
     return [chance.choice([b"PFADD", b"pfAdd"]), chance.choice(KEYS), *elements]
 
 
-@pytest.mark.parametrize("policy", ["noeviction", "allkeys-lfu", "allkeys-lrm"])
-@pytest.mark.parametrize("log", ["none", "log", "log with timestamps"])
+@pytest.mark.parametrize(("log", "policy"), covering(
+    ["none", "log", "log with timestamps"], ["noeviction", "allkeys-lfu", "allkeys-lrm"]
+))  # fmt: skip
 def test_a_batch_of_commands_has_the_effects_of_the_single_commands(log: str, policy: str) -> None:
     """One side gets them as bytes in two parts, the other one by one; all that can be observed is equal."""
     chance = random.Random(f"{log} {policy}")

@@ -7,7 +7,6 @@ value. Compared are replies, values with their times, registrations in the keysp
 from __future__ import annotations
 
 import random
-from typing import Any
 
 import pytest
 
@@ -19,7 +18,7 @@ from tests.commands.ends import NOW
 from tests.commands.test_packed_values import NEVER, run_on_objects, state
 from tests.commands.test_string_pipelines import bits, calls
 from tests.commands.test_xadd_pipelines import Log, Side, sent
-from tests.variants import by_speed, long
+from tests.variants import by_speed, covering
 
 KEYS = [b"h", b"h", b"h", b"small", b"table", b"table", b"large", b"new", b"text", b"missing"]
 FIELDS = [b"f1", b"f2", b"f3", b"f4", b"7", b"-12", b"", b"x" * 40, b"long" * 20]
@@ -107,17 +106,12 @@ def values(side: Side) -> object:
     }
 
 
-def _places() -> list[Any]:
-    """Return compats, logs and settings; `make test` takes one of the settings for each compat and log."""
-    logs = [("newest", "log"), ("newest", "log with timestamps"), ("8.6", "none"), ("valkey", "log"), ("7.0", "log")]
-    short = [(*one, SETTINGS[at % len(SETTINGS)]) for at, one in enumerate(logs)]
-    return short + long(*((*one, settings) for one in logs for settings in SETTINGS if (*one, settings) not in short))
+LOGS = [("newest", "log"), ("newest", "log with timestamps"), ("8.6", "none"), ("valkey", "log"), ("7.0", "log")]
 
 
-@pytest.mark.parametrize(("compat", "log", "settings"), _places())
-def test_packed_hashes_change_as_objects_do(
-    compat: str, log: str, settings: dict[str, object]
-) -> None:
+@pytest.mark.parametrize(("place", "settings"), covering(LOGS, SETTINGS))
+def test_packed_hashes_change_as_objects_do(place: tuple[str, str], settings: dict[str, object]) -> None:
+    compat, log = place
     chance = random.Random(f"{compat} {log} {settings}")
     quick, slow = (
         Side(None if log == "none" else Log(log == "log with timestamps"), compat=compat, **settings) for _ in range(2)

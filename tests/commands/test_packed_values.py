@@ -20,7 +20,7 @@ from rillet.types.hash import Hash
 from rillet.types.rdb.value import dump
 from tests.commands.test_string_pipelines import bits, calls
 from tests.commands.test_xadd_pipelines import Log, Side, sent
-from tests.variants import by_speed
+from tests.variants import by_speed, covering
 
 pytestmark = pytest.mark.both
 
@@ -134,9 +134,11 @@ def sides(compat: str, log: bool, **settings: object) -> tuple[Side, Side, Side]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("settings", SETTINGS)
-@pytest.mark.parametrize(("compat", "log"), [("7.0", True), ("newest", False), ("newest", True), ("valkey", True)])
-def test_values_at_rest_change_as_objects_do(compat: str, log: bool, settings: dict[str, int]) -> None:
+@pytest.mark.parametrize(("place", "settings"), covering(
+    [("7.0", True), ("newest", False), ("newest", True), ("valkey", True)], SETTINGS
+))  # fmt: skip
+def test_values_at_rest_change_as_objects_do(place: tuple[str, bool], settings: dict[str, int]) -> None:
+    compat, log = place
     chance = random.Random(f"{compat} {log} {settings}")
     policy = chance.choice(["noeviction", "allkeys-lru", "allkeys-lfu"])
     quick, handled, slow = sides(compat, log, maxmemory_policy=policy, **settings)

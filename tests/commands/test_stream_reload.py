@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.commands.ends import Bench
-from tests.variants import by_speed
+from tests.variants import by_speed, seeds
 
 KEY = b"s"
 ENTRIES_OF_A_NODE = 4
@@ -51,7 +51,7 @@ def info(bench: Bench) -> dict[bytes, Any]:
     return facts
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(4, 12))
 def test_the_first_commands_after_a_load_have_the_same_effect(seed: int) -> None:
     rng = random.Random(seed)
     stays, leaves = (Bench(compat="newest", stream_node_max_entries=ENTRIES_OF_A_NODE) for _ in range(2))

@@ -15,7 +15,7 @@ from rillet.protocol.command_parser import pack_command
 from rillet.runtime.registry import TABLE
 from rillet.types.at_rest import LIMIT as LARGEST
 from tests.commands.test_xadd_pipelines import LIMIT, Log, Side, sent
-from tests.variants import by_speed
+from tests.variants import by_speed, covering
 
 KEYS = [b"a", b"a", b"b", b"c", b"", b"list", b"hash", b"k" * 70, b"k" * 200, b"\r\n"]
 VALUES = [b"", b"1", b"-17", b"007", b"text", b"x" * 44, b"x" * 45, b"x" * 126, b"x" * 127, b"\xff\0\r\n",
@@ -51,9 +51,9 @@ def some_command(chance: random.Random) -> list[bytes]:
     return [chance.choice([b"SET", b"set", b"sEt"]), key, chance.choice(VALUES)]
 
 
-@pytest.mark.parametrize("policy", ["noeviction", "allkeys-lfu", "allkeys-lrm"])
-@pytest.mark.parametrize("log", ["none", "log", "log with timestamps"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("seed", "log", "policy"), covering(
+    range(4), ["none", "log", "log with timestamps"], ["noeviction", "allkeys-lfu", "allkeys-lrm"]
+))  # fmt: skip
 def test_a_batch_of_commands_has_the_effects_of_the_single_commands(seed: int, log: str, policy: str) -> None:
     """One side gets them as bytes in two parts, the other one by one; all that can be observed is equal."""
     chance = random.Random(f"{seed} {log} {policy}")

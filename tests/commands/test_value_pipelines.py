@@ -17,7 +17,7 @@ from tests.commands.test_string_pipelines import bits, calls
 from tests.commands.test_xadd_pipelines import Log, Side
 from tests.differential import arrays, geo, hyperloglogs, sorting, strings, values
 from tests.differential import bits as bitmaps
-from tests.variants import by_speed
+from tests.variants import by_speed, covering
 
 GENERATORS: dict[str, type[values.Generator]] = {
     "arrays": arrays.Generator, "bits": bitmaps.Generator, "geo": geo.Generator,
@@ -25,8 +25,7 @@ GENERATORS: dict[str, type[values.Generator]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("compat", ["7.0", "newest"])
-@pytest.mark.parametrize("kind", GENERATORS)
+@pytest.mark.parametrize(("kind", "compat"), covering(GENERATORS, ["7.0", "newest"]))
 def test_commands_in_a_buffer_have_the_effects_of_single_commands(kind: str, compat: str) -> None:
     chance = random.Random(kind)
     maker = GENERATORS[kind](31, COMPATS[compat].level)

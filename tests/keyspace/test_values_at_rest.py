@@ -98,22 +98,22 @@ def test_a_value_that_grew_stays_awake_and_frees_its_bytes() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("limit", [0, 1, 10])
 def test_the_oldest_values_rest_first(limit: int) -> None:
-    one = database(limit)
-    for number in range(300):
+    one, count = database(limit), by_speed(300, 100)
+    for number in range(count):
         value = Hash()
         value.set(b"f", b"x")
         one.put(b"%d" % number, value)
-    for number in range(300):
+    for number in range(count):
         woken: Any = one.lookup(b"%d" % number)
         woken.set(b"f", b"%d" % number)
         one.rest_oldest()
         assert objects(one) == min(limit, number + 1)
     one.check()
-    for number in range(300):
+    for number in range(count):
         found: Any = one.view(b"%d" % number)
         assert found.get(b"f") == b"%d" % number
-    assert [one.keys.object_at(one.keys.find(b"%d" % number)) is None for number in range(300 - limit)] == [True] * (
-        300 - limit
+    assert [one.keys.object_at(one.keys.find(b"%d" % number)) is None for number in range(count - limit)] == [True] * (
+        count - limit
     )
 
 

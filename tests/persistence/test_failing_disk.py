@@ -22,7 +22,7 @@ from rillet.store.transports.in_process import InProcessTransport
 from tests.forked import ROOT
 from tests.persistence.state import Opened
 from tests.store.process import repeat
-from tests.variants import long
+from tests.variants import covering
 
 # In a separate process, because the file size limit applies to the whole process.
 FULL = """
@@ -66,10 +66,7 @@ print("closed")
 """
 
 
-@pytest.mark.parametrize(("fsync", "door"), [
-    ("always", "attached"), ("everysec", "owner"), ("no", "attached"),
-    *long(("always", "owner"), ("everysec", "attached"), ("no", "owner")),
-])  # fmt: skip
+@pytest.mark.parametrize(("fsync", "door"), covering(["always", "everysec", "no"], ["owner", "attached"]))
 def test_a_full_disk_rejects_writes_and_loses_none(tmp_path: Path, fsync: str, door: str) -> None:
     path = tmp_path / "store"
     environment = {**os.environ, "PYTHONPATH": str(Path(rillet.__file__).parent.parent)}

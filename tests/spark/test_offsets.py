@@ -15,7 +15,7 @@ from rillet.spark.read.entry_counts import CountInterval
 from rillet.spark.read.offsets import Offset, OffsetError, identifier, number
 from rillet.spark.read.splits import PROBE, Estimate, Probe, capped, line, located, tasks
 from rillet.types.stream.id import MAX, StreamID
-from tests.variants import long
+from tests.variants import covering, long
 
 IDS = st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1)).map(lambda pair: StreamID(*pair))
 NAMES = st.text(min_size=1, max_size=5)
@@ -163,9 +163,7 @@ def shares_of(entries: Sequence[StreamID], parts: int) -> list[int]:
     return [b - a for a, b in zip(bounds, bounds[1:], strict=False)]
 
 
-@pytest.mark.parametrize(("sequences", "step"), [
-    (1, 17), (5, 1000), (300, 1), *long((1, 1), (1, 1000), (5, 1), (5, 17), (300, 17), (300, 1000)),
-])  # fmt: skip
+@pytest.mark.parametrize(("sequences", "step"), covering([1, 5, 300], [1, 17, 1000]))
 def test_shares_are_about_even(step: int, sequences: int) -> None:
     sizes = shares_of([StreamID(1000 + n // sequences * step, n % sequences) for n in range(60_000)], 4)
     assert max(sizes) < 1.3 * min(sizes)

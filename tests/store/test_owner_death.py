@@ -18,6 +18,7 @@ from rillet.errors import OutcomeUnknown
 from rillet.store.aio import AsyncStore
 from rillet.store.transports.connected import AttachedTransport
 from tests.store.owner_processes import announced_pid, await_end, end
+from tests.variants import covering
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs Unix sockets")
 
@@ -110,8 +111,7 @@ def test_tasks_of_an_attached_process_continue_or_learn_that_the_outcome_is_unkn
     owner.communicate()
 
 
-@pytest.mark.parametrize("owner", ["this", "process"])
-@pytest.mark.parametrize("watch", [[], ["n"]], ids=["plain", "watched"])
+@pytest.mark.parametrize(("owner", "watch"), covering(["process", "this"], [[], ["n"]]))
 def test_transactions_continue_at_the_next_owner(tmp_path: Path, owner: str, watch: list[str]) -> None:
     first = start(tmp_path, "one") if owner == "this" else None
     with rillet.open(tmp_path / "store", owner=owner, owner_grace=0) as store:  # type: ignore[arg-type]
@@ -127,8 +127,7 @@ def test_transactions_continue_at_the_next_owner(tmp_path: Path, owner: str, wat
         first.communicate()
 
 
-@pytest.mark.parametrize("owner", ["this", "process"])
-@pytest.mark.parametrize("watch", [[], ["n"]], ids=["plain", "watched"])
+@pytest.mark.parametrize(("owner", "watch"), covering(["this", "process"], [[], ["n"]]))
 def test_transactions_of_tasks_continue_at_the_next_owner(tmp_path: Path, owner: str, watch: list[str]) -> None:
     first = start(tmp_path, "one") if owner == "this" else None
 

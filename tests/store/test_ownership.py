@@ -21,7 +21,7 @@ from rillet.store.group import Group
 from tests.judge import Judge
 from tests.model.ownership import KINDS, OF_PROCESSES, world
 from tests.store.conftest import Frontend, only
-from tests.variants import long
+from tests.variants import covering
 
 
 def _group(store: Store, messages: int) -> Group:
@@ -151,10 +151,7 @@ def _killed(where: str, how: str, limit: int) -> None:
         process.wait(60)
 
 
-@pytest.mark.parametrize(("kind", "limit", "how"), [
-    ("directory", 1, "inside"), ("directory", 3, "after"), ("redis", 1, "after"), ("redis", 3, "inside"),
-    *long(("directory", 1, "after"), ("directory", 3, "inside"), ("redis", 1, "inside"), ("redis", 3, "after")),
-])  # fmt: skip
+@pytest.mark.parametrize(("kind", "limit", "how"), covering(["directory", "redis"], [1, 3], ["inside", "after"]))
 def test_only_the_message_in_the_handler_of_a_killed_worker_is_counted(
     kind: str, how: str, limit: int, tmp_path: Path, judge: Judge
 ) -> None:

@@ -23,7 +23,7 @@ from rillet.persistence.segments.segment import IndexCache, Segment, read_segmen
 from rillet.transfer.backup import back_up
 from tests.judge import free_port, redis_binary
 from tests.store.process import Other
-from tests.variants import long
+from tests.variants import covering, long
 from tests.waiting import until
 
 LIMIT = 64 * 1024
@@ -462,10 +462,7 @@ def test_an_opening_shortens_a_log_that_earlier_lives_left_behind(tmp_path: Path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("damage", "out"), [
-    ("missing", "t"), ("node", "t.rdb"), ("index", "t"), ("base", "t.rdb"),
-    *long(("missing", "t.rdb"), ("node", "t"), ("index", "t.rdb"), ("base", "t")),
-])  # fmt: skip
+@pytest.mark.parametrize(("damage", "out"), covering(["missing", "node", "index", "base"], ["t", "t.rdb"]))
 def test_salvage_keeps_what_can_be_read(damage: str, out: str, tmp_path: Path, capsys: Any) -> None:
     with rillet.open(tmp_path / "s", stream_memory="64kb", appendfsync="no") as store:
         store.execute("CONFIG", "SET", "rdbcompression", "no")

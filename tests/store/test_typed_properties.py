@@ -22,6 +22,7 @@ import rillet
 from rillet import Store
 from rillet.store.codecs import json_of, text_of
 from tests.judge import Judge
+from tests.variants import covering
 
 
 class Status(Enum):
@@ -143,8 +144,7 @@ def memory() -> Iterator[Store]:
         yield store
 
 
-@pytest.mark.parametrize("codec", ["fields", "json", "msgpack"])
-@pytest.mark.parametrize("form", _MAKERS)
+@pytest.mark.parametrize(("form", "codec"), covering(_MAKERS, ["fields", "json", "msgpack"]))
 @given(data=st.data())
 def test_any_value_survives(memory: Store, form: str, codec: Any, data: st.DataObject) -> None:
     sample = data.draw(samples(form, codec))

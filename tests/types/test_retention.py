@@ -9,6 +9,7 @@ import pytest
 from rillet.types.stream.retention import Amount, Cut, Policy, policy_of
 from rillet.types.stream.stream import Stream
 from tests.types.test_sealed_nodes import filled, ids, sealed
+from tests.variants import by_speed
 
 NOW = 1000
 TOP = (1 << 64) - 1
@@ -157,7 +158,7 @@ def test_a_part_of_a_range_goes_without_reading_its_nodes() -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_random_policies_keep_what_they_promise(seed: int) -> None:
     chance = random.Random(seed)
-    for _ in range(40):
+    for _ in range(by_speed(40, 10)):
         stream = filled(chance.randint(1, 300), chance.randint(1, 9))
         for number in chance.sample(range(1, 301), chance.randint(0, 40)):
             stream.delete(number, 0)
