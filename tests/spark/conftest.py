@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 ENTRIES = 50_000
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark the tests that use the session."""
+    if "spark" in getattr(item, "fixturenames", ()):
+        item.add_marker(pytest.mark.spark)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def installed_pyspark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Let Spark's Python processes import the pyspark that is installed, not its copy in Spark's ZIP file.

@@ -22,7 +22,7 @@ from tests.judge import Judge, free_port, running_redis
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 def sentence(fails: Callable[[], Any]) -> str:

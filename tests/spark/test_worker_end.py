@@ -13,7 +13,7 @@ import rillet
 from rillet.spark.server_address import owner_address
 from tests.waiting import until
 
-pytestmark = [pytest.mark.spark]
+pytestmark = pytest.mark.slow
 
 
 def end_worker(path: str, how: str) -> None:

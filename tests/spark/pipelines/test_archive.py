@@ -30,7 +30,7 @@ from tests.variants import long
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 DAY = 86_400_000
 

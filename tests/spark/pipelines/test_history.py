@@ -22,7 +22,7 @@ from tests.spark.pipelines.test_archive import by_glob, fill, job
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 __all__ = ["job"]  # the fixture
 
