@@ -28,7 +28,7 @@ from tests.judge import Judge
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 HOUR = 3_600_000
 STEP = HOUR // 40

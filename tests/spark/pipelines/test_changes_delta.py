@@ -33,7 +33,7 @@ from tests.variants import long
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 class Killed(BaseException):

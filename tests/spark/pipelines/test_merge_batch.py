@@ -23,7 +23,7 @@ from tests.judge import Judge
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 def rows_of(place: Path) -> list[dict[str, Any]]:
