@@ -50,7 +50,7 @@ class Actor:
         self.steps = delivery.delivery([self.consumer], options, End(options), prefetched, self.leases)
         self.next: Any = next(self.steps)  # the next command
         self.handler: list[Message] = []
-        self.failed: list[Message] = []  # those whose retry the next commands ask for
+        self.failed: list[Message] = []  # those whose retry the next commands ask for; a renewal forgets lost ones
         self.since = model.now()  # the time before the first command since the last hand-out
 
     def step(self) -> None:
@@ -58,7 +58,7 @@ class Actor:
         before = self.model.now()
         if self.handler or isinstance(self.next, InvalidEntry):
             if self.options.backoff is not None:
-                self.failed = [message for message in self.handler if not message.settled]
+                self.failed = [message for message in self.leases.handed if not message.settled]
             self.handler, self.since = [], before
             self.next = next(self.steps)
         else:
@@ -270,8 +270,9 @@ class Model:
             elif self.actors:
                 actor = self.random.choice(self.actors)
                 if actor.handler and actor.options.heartbeat and self.random.randrange(3):
+                    self.advance(self.random.choice((0.25, 1)) * self.unit)  # a long handler
                     actor.renew()
-                    continue  # a long handler
+                    continue
                 if actor.handler:
                     self.handle(actor)
                 elif actor.options.collect is not None:  # it may collect now
@@ -322,6 +323,7 @@ def _always_looking() -> Iterator[None]:
             patch.setattr(delays, name, 0.0)
         patch.setattr(delivery, "LOOK_UNUSED", 0.0)
         patch.setattr(prefetch, "CHECK_AFTER", 0.0)  # as after a pause
+        patch.setattr(prefetch.Search, "took", lambda search, seconds: None)  # the next one is due at once
         yield
 
 
