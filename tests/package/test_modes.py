@@ -67,7 +67,9 @@ class CythonNames(ast.NodeVisitor):
 
     def visit_If(self, node: ast.If) -> None:
         self.visit(node.test)
-        compiled_only = ast.unparse(node.test) == "cython.compiled"
+        test = node.test
+        compiled_only = (isinstance(test, ast.Attribute) and test.attr == "compiled"
+                         and isinstance(test.value, ast.Name) and test.value.id == "cython")  # fmt: skip
         for statement in ([] if compiled_only and self.interpreted_only else node.body) + node.orelse:
             self.visit(statement)
 

@@ -17,7 +17,7 @@ import pytest
 import rillet
 from rillet.store.aio.store import AsyncStore
 from tests.store.conftest import Frontend, only
-from tests.variants import by_speed
+from tests.variants import by_speed, covering
 
 SECONDS = 60
 LOOPS = by_speed(3, 3, 4)  # one after the other
@@ -252,8 +252,9 @@ def test_retries_are_those_of_every_loop(frontend: Frontend) -> None:
     one_after_the_other(main)
 
 
-@pytest.mark.parametrize("api", ["redis_async", "aio"])
-@pytest.mark.parametrize("run", [one_after_the_other, at_the_same_time, in_plain_loops])
+@pytest.mark.parametrize(
+    ("run", "api"), covering([one_after_the_other, at_the_same_time, in_plain_loops], ["redis_async", "aio"])
+)
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_cluster(cluster_url: str, run: Callable[[Main], None], api: str) -> None:
     with rillet.connect(cluster_url) as store:
