@@ -1,7 +1,8 @@
 """The standard pipelines for streams. Each is both a function on DataFrames and a command, `rillet pipeline NAME`.
 
     archive.py            streams to Parquet files by date, exactly once, compacted; trims archived entries
-                          (archive_offsets.py, archive_trim.py, parquet.py; spark/archive: the format of the folder)
+                          (archive_backfill.py: what an archive lacks; archive_offsets.py, archive_trim.py, parquet.py;
+                          spark/archive: the format of the folder)
     history.py            an archive and its live stream as one table (the reader: spark/read/history.py)
     changes.py            every change of a server in an archive, and the value of every key in a table
                           (changes_archive.py; spark/changes: the source; spark/state: the table)
@@ -29,6 +30,7 @@ import pyspark and pyarrow inside functions, so importing this package needs nei
 from __future__ import annotations
 
 from rillet.spark.pipelines.archive import archive, compact
+from rillet.spark.pipelines.archive_backfill import backfill
 from rillet.spark.pipelines.changes import changes
 from rillet.spark.pipelines.dead_letters import dead_letters
 from rillet.spark.pipelines.history import history
@@ -39,5 +41,6 @@ from rillet.spark.pipelines.replay import replay
 from rillet.spark.pipelines.snapshot import snapshot
 
 __all__ = [
-    "archive", "changes", "compact", "dead_letters", "history", "lag", "migrate", "migrate_keys", "replay", "snapshot",
+    "archive", "backfill", "changes", "compact", "dead_letters", "history", "lag", "migrate", "migrate_keys", "replay",
+    "snapshot",
 ]  # fmt: skip

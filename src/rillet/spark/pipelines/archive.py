@@ -383,6 +383,8 @@ EPILOG = """examples:
   rillet pipeline archive events.archive --url redis://localhost --stream events --trim
   rillet pipeline archive all.archive --url redis://localhost --stream-pattern 'events:*' --every 30s
   rillet pipeline archive events.archive --compact
+  rillet pipeline archive events.archive --backfill --url redis://restored --stream events \\
+    --option startingTimestamp=2024-05-01T00:00:00Z --option endingTimestamp=2024-06-01T00:00:00Z
 """
 
 
@@ -395,6 +397,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--every", type=duration, metavar="TIME", help="keep running, with a batch every 30s, 5m ...")
     add("--trim", action="store_true", help="trim archived entries that no group needs")
     add("--compact", action="store_true", help="merge small files and exit; needs no source")
+    add("--backfill", action="store_true", help="add entries of a range that the archive lacks, and exit")
     add("--keep", type=duration, metavar="TIME", help="remove days from the archive that ended longer ago: 90d")
     add("--small-files", type=whole_number(2), default=SMALL_FILES, metavar="N",
         help=f"merge the files of a day when this many are small (default: {SMALL_FILES})")  # fmt: skip
@@ -412,12 +415,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def argument_errors(options: argparse.Namespace) -> list[str]:
+    others = {
+        "--trim": options.trim, "--keep": options.keep, "--every": options.every, "--schema": options.schema,
+        "--merge-schema": options.merge_schema, "--format": options.format, "--partition-by": options.partition_by,
+    }  # fmt: skip
     if options.compact:
-        others = {
-            "--trim": options.trim, "--keep": options.keep, "--every": options.every, "--schema": options.schema,
-            "--merge-schema": options.merge_schema, "--format": options.format, "--partition-by": options.partition_by,
-        }  # fmt: skip
+        others["--backfill"] = options.backfill
         return [f"--compact only merges: it cannot be combined with {flag}" for flag, value in others.items() if value]
+    if options.backfill and (wrong := [flag for flag, value in others.items() if value]):
+        return [f"--backfill cannot be combined with {flag}" for flag in wrong]
     errors = cli_arguments.source_errors(options)
     if options.format == "rillet" and "://" in str(options.to):
         errors.append(f"{options.to}: {NO_OBJECTS}")
@@ -437,6 +443,14 @@ def run(options: argparse.Namespace) -> int:
             merged_files = f"{counted(done.merged, 'small file')} merged into {done.into:,}"
             print(f"{options.to}: {f'{merged_files}, in {runner.used}' if done.merged else 'no small files to merge'}")
             return cli_common.DONE
+        if options.backfill:
+            from rillet.spark.pipelines.archive_backfill import backfill
+
+            done = backfill(runner, options.to, compression=options.compression,
+                            storage_options=dict(options.storage_option),
+                            **cli_arguments.source_options(options))  # fmt: skip
+            _print(options, done, runner)
+            return cli_common.DONE
         stop = cli_common.stop_on_sigterm(options)
         with cli_common.progress_bar(options, f"archiving into {options.to}") as bar:
             done = archive(
@@ -448,11 +462,15 @@ def run(options: argparse.Namespace) -> int:
                 partition_by=options.partition_by, progress=bar,
                 each_round=options.job, **cli_arguments.source_options(options),
             )  # fmt: skip
+    _print(options, done, runner)
+    return cli_common.DONE
+
+
+def _print(options: argparse.Namespace, done: ArchiveSummary, runner: TaskRunner) -> None:
     if options.json:
         print_json({"to": options.to, **asdict(done), "in": runner.used})
     else:
         print(f"{done.line(options.to)}, in {runner.used}")
-    return cli_common.DONE
 
 
 __all__ = ["ArchiveSummary", "archive", "compact"]
