@@ -1,8 +1,8 @@
 """The standard pipelines for streams. Each is both a function on DataFrames and a command, `rillet pipeline NAME`.
 
     archive.py            streams to Parquet files by date, exactly once, compacted; trims archived entries
-                          (archive_backfill.py: what an archive lacks; archive_offsets.py, archive_trim.py, parquet.py;
-                          spark/archive: the format of the folder)
+                          (archive_backfill.py: what an archive lacks; archive_offsets.py, archive_summary.py,
+                          archive_trim.py, parquet.py; spark/archive: the format of the folder)
     history.py            an archive and its live stream as one table (the reader: spark/read/history.py)
     changes.py            every change of a server in an archive, and the value of every key in a table
                           (changes_archive.py; spark/changes: the source; spark/state: the table)

@@ -41,6 +41,7 @@ from rillet.spark.option_types import duration, whole_number
 from rillet.spark.options import OptionError, Options, parse
 from rillet.spark.pipelines import cli_arguments, cli_common
 from rillet.spark.pipelines.archive_offsets import entries_behind, merged, position_only, starting_offset
+from rillet.spark.pipelines.archive_summary import WAIT, ArchiveSummary
 from rillet.spark.pipelines.archive_trim import trim_errors, trim_streams
 from rillet.spark.pipelines.tables import NOTHING, Progress, silent
 from rillet.spark.pipelines.task_runner import TaskRunner, struct_of
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
 
 TARGET = 128 << 20  # bytes
 SMALL_FILES = 16
-WAIT = 60.0  # seconds to wait for another process that is writing to the archive
 BATCH_ENTRIES = 2_000_000
 MERGES_A_COMMIT = 64
 OWN = "stream string, id string, id_ms bigint, id_seq bigint, timestamp timestamp"
@@ -72,40 +72,6 @@ class FileOptions:
     compression: str = "zstd"
     keep_replaced: float | None = None  # None: the default of the archive's format
     keep: float | None = None  # None: forever
-
-
-@dataclass
-class ArchiveSummary:
-    """The result of an archive run: numbers of entries, files, commits and lost entries."""
-
-    entries: int = 0
-    files: int = 0
-    bytes: int = 0
-    commits: int = 0
-    trimmed: int = 0
-    merged: int = 0
-    into: int = 0
-    removed: int = 0  # Entries that the retention has removed from the archive.
-    vacuumed: int = 0  # Files of a Delta table that no version needs any more.
-    lost: int = 0  # Entries that were certainly removed before they were archived.
-    unsure: bool = False  # Whether more entries may have been lost.
-    trims: bool = False  # Whether trimming was requested.
-
-    def line(self, to: object) -> str:
-        """Return the counts of an archive run as one line of text."""
-        text = f"{to}: {counted(self.entries, 'entry', 'entries')} archived in {counted(self.files, 'file')}"
-        text += f" ({self.bytes / 1e6:,.1f} MB)"
-        if self.trims:
-            text += f", {self.trimmed:,} trimmed" if self.trimmed else ", nothing trimmed"
-        if self.merged:
-            text += f", {counted(self.merged, 'small file')} merged into {self.into:,}"
-        if self.removed:
-            text += f", {counted(self.removed, 'old entry', 'old entries')} removed from the archive"
-        if self.lost:
-            text += f", {'at least ' * self.unsure}{counted(self.lost, 'entry', 'entries')} lost before archiving"
-        elif self.unsure:
-            text += ", entries may have been lost before archiving"
-        return text
 
 
 def archive(

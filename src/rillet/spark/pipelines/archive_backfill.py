@@ -28,7 +28,7 @@ from rillet.spark.archive.parquet_reader import ArchiveTask, read_share
 from rillet.spark.archive.partitions import data_columns
 from rillet.spark.archive.targets import FileTarget
 from rillet.spark.options import Options
-from rillet.spark.pipelines.archive import WAIT, ArchiveSummary
+from rillet.spark.pipelines.archive_summary import WAIT, ArchiveSummary
 from rillet.spark.pipelines.task_runner import TaskRunner
 from rillet.types.stream.id import StreamID
 
