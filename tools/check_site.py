@@ -48,6 +48,8 @@ GUIDES = {
     "celery": "coming-from.html",
     "error message": "problems.html",
     "sizes": "sizes.html",
+    "size of a stream": "sizes.html",
+    "memory and disk": "sizes.html",
 }
 """What users look for, each with the guide that must be among the first three results; the first result is a guide."""
 FIRST = 3

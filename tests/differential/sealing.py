@@ -35,6 +35,9 @@ class Freezer:
     def freeze(self) -> None:
         """Seal every node that may leave memory, and remove the files that no stream has any more."""
         for stream in self.streams():
+            for _, nodes in stream.sealed_ranges()[:1]:
+                stream.unseal(nodes.source, nodes.first, nodes.count // 2)
+                stream.check()
             for run in runs_of(stream):
                 self._seal(stream, run)
             stream.check()

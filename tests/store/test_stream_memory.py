@@ -265,6 +265,50 @@ def test_whole_keys(tmp_path: Path) -> None:
         assert numbers(store) == list(range(1, 2001))
 
 
+def test_reads_leave_the_last_node_in_its_segment(tmp_path: Path) -> None:
+    """The log does not have reads, so a rewrite, which replays it, would refer to a file that is removed as unused."""
+    with rillet.open(tmp_path / "s", stream_memory="64kb", appendfsync="no") as store:
+        fill(store, 3000)
+        settled(store)
+        behind = int(store.execute("RILLET.XSEGMENTS", "s", "0-0", "9999-0")[-1][4].partition(b"-")[0])
+        store.execute("XDEL", "s", *[f"{n}-0" for n in range(behind, 3001)])  # the last node lies in a segment now
+        with store.transport.lock:  # type: ignore[attr-defined]
+            _, nodes = store.transport.engine.databases[0].peek(b"s").sealed_ranges()[-1]  # type: ignore[attr-defined]
+            key = nodes.source.key(nodes.first + nodes.count - 1)
+        store.execute("XTRIM", "s", "MINID", int.from_bytes(key[:8], "big"))
+        assert memory(store)["stream_nodes_in_segments"] == 1
+        assert len(store.execute("XREVRANGE", "s", "+", "-", "COUNT", 1)) == 1
+        for _ in range(3):
+            rewritten(store)
+            until(lambda: not int(store.info()["aof_rewrite_scheduled"]))
+        shutil.copytree(tmp_path / "s" / "appendonlydir", tmp_path / "copy" / "appendonlydir")
+        left = numbers(store)
+    with rillet.open(tmp_path / "copy", readonly=True) as store:
+        assert numbers(store) == left
+
+
+def test_segments_that_are_mostly_empty_are_written_again(tmp_path: Path) -> None:
+    """XDEL takes the node of an entry out of its segment; what few nodes remain must not keep the whole file."""
+    count = 60_000
+    with rillet.open(tmp_path / "s", stream_memory="1mb", appendfsync="no") as store:
+        fill(store, count)
+        until(lambda: int(store.info()["stream_memory_used"]) < 900_000)
+        gone = {n for n in range(2, count - 20_000, 25) if n // 1000 % 8}  # an entry of each node, but of every eighth
+        store.execute("XDEL", "s", *[f"{n}-0" for n in gone])
+        until(lambda: int(store.info()["stream_memory_used"]) < 900_000)
+
+        def share() -> float:
+            info = memory(store)
+            return info["stream_bytes_in_segments"] / info["stream_segment_bytes"]
+
+        until(lambda: share() > 0.7, seconds=60)
+        assert numbers(store) == [n for n in range(1, count + 1) if n not in gone]
+        with store.transport.lock:  # type: ignore[attr-defined]
+            store.transport.engine.check()  # type: ignore[attr-defined]
+    with rillet.open(tmp_path / "s") as store:
+        assert numbers(store) == [n for n in range(1, count + 1) if n not in gone]
+
+
 def test_large_segments_without_a_stream_start_a_rewrite_and_are_removed(tmp_path: Path) -> None:
     with rillet.open(tmp_path / "s", stream_memory="64kb", appendfsync="no") as store:
         fill(store, 5000)

@@ -76,7 +76,7 @@ MODULES = {
     "stream.info": "xinfo",
     "stream.idmp": "xcfgset xidmprecord",
     "stream.bulk_read": "rillet.xnodes rillet.xcount rillet.xrank rillet.xafter",
-    "stream.seal": "rillet.seal rillet.xsegments",
+    "stream.seal": "rillet.seal rillet.unseal rillet.xsegments",
     "stream.memory": "rillet.xmemory",
     "stream.retention": "rillet.xretain rillet.xinfo",
     "pubsub.pubsub": "subscribe unsubscribe psubscribe punsubscribe ssubscribe sunsubscribe publish spublish pubsub",

@@ -17,8 +17,9 @@ segments that they name, contain every entry exactly once:
     ... after a rewrite               the base names the segment
 
 A node that changes while its segment is written stays in memory. A segment that is in no stream any more is removed
-when a rewrite that began later has finished: until then the base may name it. One that is held for a reader stays
-until the hold ends.
+when a rewrite that began later has finished, and its base does not name it. One that is held for a reader stays until
+the hold ends. If deletions leave at most half of a segment's nodes, these return to memory, and go into others; the log
+says so, too (RILLET.UNSEAL).
 
 The limit includes what belongs to a node beside its bytes, and the indexes of segments that are in memory. Sealing
 begins before the limit is reached, so that the streams stay below it while a segment is written. If commands add faster
@@ -34,6 +35,7 @@ of the base (a rewrite would copy history).
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from typing import NamedTuple, Protocol
 
 from rillet.errors import SegmentUnreadable
@@ -43,6 +45,8 @@ from rillet.persistence.aof.log import AppendOnlyLog
 from rillet.persistence.aof.rewrite import Rewriting
 from rillet.persistence.aof.states import ON
 from rillet.persistence.rdb.plain_keys import key_of, versioned_values
+from rillet.persistence.rdb.reader import read_aux_fields
+from rillet.persistence.rdb.records import SEGMENT_NAMES
 from rillet.persistence.segments.compression import compressor
 from rillet.persistence.segments.folder import INDEX_BYTES, SegmentFolder
 from rillet.persistence.segments.segment import Sealed, Segment, SegmentWriter
@@ -58,6 +62,7 @@ _STEP = 1 << 17  # bytes that a step copies or replaces, in less than a millisec
 _FASTEST = 16  # times a step, if the streams exceed the limit by an eighth
 _NODE = 256  # bytes in memory beside those of a node: its objects, and its place in the tree
 _LEAST = 1 << 20  # bytes of a segment if the limit is not exceeded by more
+_FACTS = 1 << 20  # bytes at the begin of a base that hold the names of its segments
 _RETRY_TICKS = 50  # after an error of the disk
 WATCHING, WRITING, SYNCING, REPLACING = range(4)
 
@@ -130,7 +135,11 @@ class Sealing:
         self._phase = WATCHING
         self._work: _Work | None = None
         self._wait = 0
+        self._place: tuple[Database, bytes] | None = None
+        self._unreadable: set[Segment] = set()
+        self._loading: threading.Thread | None = None
         self._unused: set[str] = set()
+        self._in_base: set[str] = set()  # unused, but the last rewrite names them
         self._unused_since = -1  # the number of rewrites when `_unused` was computed
         self._sealed_since_rewrite = 0
         self._rewrites = aof.rewriting.rewrites
@@ -192,21 +201,18 @@ class Sealing:
     def _watch(self) -> None:
         """Begin a segment of the largest stream if the streams are close to the limit."""
         streams = self.streams()
-        cache = self._folder.cache
-        used = sum(map(_memory_of, streams)) + min(cache.size, self.limit // 8)
+        used = sum(map(_memory_of, streams)) + min(self._folder.memory(), self.limit // 8)
+        living = self._living_nodes(streams)
+        self._remove_unused(living)
         if used <= self._threshold:
-            self._remove_unused(streams)
+            self._compact(streams, living, self._threshold - used)
             return
         # Whole segments, but not so little that each node would be a file.
         most = max(min(used - self.limit * 3 // 4, SEGMENT_BYTES), min(self.limit // 8, _LEAST))
         largest = max(streams, key=_memory_of)
-        for database in self._engine.databases:
-            key = key_of(database.keys, largest)
-            if key is not None:
-                writer = self._folder.begin(self._engine.clock.now_ms(), self._compress)
-                self._work = _Work(database, key, largest, writer, most, used - _memory_of(largest))
-                self._phase = WRITING
-                return
+        writer = self._folder.begin(self._engine.clock.now_ms(), self._compress)
+        self._work = _Work(*self._place_of(largest), largest, writer, most, used - _memory_of(largest))
+        self._phase = WRITING
 
     def _write(self, left: int) -> None:
         """Copy the next nodes into the segment, about `left` bytes of them."""
@@ -323,25 +329,91 @@ class Sealing:
 
     # -- segments that no stream has any more ------------------------------------------------------------
 
-    def _remove_unused(self, streams: list[Stream]) -> None:
+    @staticmethod
+    def _living_nodes(streams: list[Stream]) -> Counter[Segment]:
+        """Return how many nodes of each segment streams have. O(ranges)"""
+        living: Counter[Segment] = Counter()
+        for stream in streams:
+            for _, nodes in stream.sealed_ranges():
+                living[nodes.source] += nodes.count
+        return living
+
+    def _compact(self, streams: list[Stream], living: Counter[Segment], room: int) -> None:
+        """Take nodes back into memory that fill at most half of a segment, so that its file can go; they go to others.
+
+        XDEL takes single nodes out of segments. A trim empties the first segment of a stream, which is left alone.
+        """
+        few = {segment for segment, count in living.items() if 2 * count <= segment.sealed.nodes}
+        few -= self._unreadable
+        for stream in streams:
+            ranges = stream.sealed_ranges() if few else []
+            for _, nodes in ranges:
+                if nodes.source in few and nodes.source is not ranges[0][1].source:
+                    self._take_back(stream, nodes, room)
+                    return
+
+    def _take_back(self, stream: Stream, nodes: SealedNodes, room: int) -> None:
+        """Take the first nodes of a range into memory, as many as a step copies, and log it."""
+        segment: Segment = nodes.source
+        database, key = self._place_of(stream)
+        count = min(nodes.count, max(_STEP // max(nodes.size // nodes.count, 1), 1))
+        try:
+            if segment.bytes_in_memory(nodes.first, count) + _NODE * count > room:
+                return
+            absent = segment.absent(nodes.first, count)
+            if absent is not None and self._aof.log.threads:
+                if self._loading is None or not self._loading.is_alive():
+                    self._loading = threading.Thread(target=absent.load, name="rillet-segment", daemon=True)
+                    self._loading.start()
+                return
+            stream.unseal(segment, nodes.first, count)
+        except SegmentUnreadable as error:
+            LOGGER.warning("%s", error)
+            self._unreadable.add(segment)
+        # Also behind an error: some of the nodes may be in memory.
+        database.ledger.note(stream)
+        self._aof.log.append(database.index,
+                             [b"RILLET.UNSEAL", key, segment.reference(), b"%d" % nodes.first, b"%d" % count])  # fmt: skip
+
+    def _place_of(self, stream: Stream) -> tuple[Database, bytes]:
+        """Return the database and the key of a stream. O(keys), if it was another one the last time"""
+        if self._place is None or self._place[0].peek(self._place[1]) is not stream:
+            self._place = next((database, key) for database in self._engine.databases
+                               if (key := key_of(database.keys, stream)) is not None)  # fmt: skip
+        return self._place
+
+    def _remove_unused(self, living: Counter[Segment]) -> None:
         """Remove the segments that were unused before the last rewrite began, and look for others.
 
-        A rewrite writes about the data in memory, so it begins by itself when the unused files have more.
+        One that the base names stays. The base is written from a replay of the log, so it could name more than this
+        process uses. A rewrite writes about the data in memory, so it begins by itself when the unused files have more.
         """
         rewriting = self._aof.rewriting
-        if self._unused:
-            if rewriting.rewrites > self._unused_since and not rewriting.in_progress and rewriting.succeeded:
-                self._folder.remove(self._unused - self._folder.held(self._engine.clock.now_ms()))
-                self._unused = set()
-            return
         if rewriting.in_progress:
             return
-        used = {nodes.source.path.name for stream in streams if stream.ranges
-                for _, nodes in stream.sealed_ranges()}  # fmt: skip
-        self._unused = set(self._folder.names()) - used - self._folder.held(self._engine.clock.now_ms())
+        used, held = {segment.path.name for segment in living}, self._folder.held(self._engine.clock.now_ms())
+        if rewriting.rewrites > self._unused_since:
+            self._in_base = set()
+            if self._unused and rewriting.succeeded:
+                self._in_base = self._named_in_base(self._unused)
+                self._folder.remove(self._unused - self._in_base - held - used)
+            elif self._unused:
+                return
+        elif self._unused:
+            return
+        self._unused = set(self._folder.names()) - used - self._in_base - held
         self._unused_since = rewriting.rewrites
         if self._unused and self._folder.size_of(self._unused) > min(self.limit, self._engine.used_memory()):
             rewriting.scheduled = True
+
+    def _named_in_base(self, names: set[str]) -> set[str]:
+        """Return which of these segments the base of the log names: all of them, if it does not say."""
+        log = self._aof.log
+        base = log.manifest.base
+        if base is None or base.name.endswith(".aof"):  # commands name no segments
+            return set()
+        named = read_aux_fields(log.folder / base.name, log.disk, _FACTS).get(SEGMENT_NAMES)
+        return names if named is None else names.intersection(named.decode().split())
 
     def shorten_log_at_opening(self) -> None:
         """Rewrite a log that was left behind by lives too short for a rewrite beside the commands. O(bytes in memory)
@@ -373,8 +445,9 @@ class Sealing:
     def close(self) -> None:
         """End the work; what is not sealed stays in the log."""
         work = self._work
-        if work is not None and work.thread is not None:
-            work.thread.join()
+        for thread in (self._loading, None if work is None else work.thread):
+            if thread is not None:
+                thread.join()
         if work is not None and self._phase == WRITING:
             self._abandon()
         self._folder.close()

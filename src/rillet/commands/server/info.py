@@ -67,7 +67,7 @@ def _latencystats(engine: CommandEngine) -> Facts:
     }  # fmt: skip
 
 
-UNLISTED = frozenset({"rillet.changes", "rillet.seal", "rillet.xsegments"})  # commands that COMMAND does not show
+UNLISTED = frozenset({"rillet.changes", "rillet.seal", "rillet.unseal", "rillet.xsegments"})  # commands that COMMAND does not show
 
 
 def known_commands(engine: CommandEngine) -> list[Command]:

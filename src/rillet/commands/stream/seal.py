@@ -1,8 +1,9 @@
-"""RILLET.SEAL and RILLET.XSEGMENTS: the nodes of a stream that lie in segments (docs/formats/segment.md).
+"""RILLET.SEAL, RILLET.UNSEAL and RILLET.XSEGMENTS: the nodes of a stream that lie in segments (docs/formats/segment.md).
 
 **RILLET.SEAL** is in the log of a store only. The log has the entries as XADD commands before, so a replay has the
 nodes in memory again. This command replaces them by the segment, if it has the same bytes. If it does not, because a
 setting for the size of nodes has changed since, the nodes stay in memory: the data is the same either way.
+**RILLET.UNSEAL** takes nodes into memory again, when the owner of the store empties a segment.
 
 **RILLET.XSEGMENTS** states which IDs of a stream lie in which file, so that a process on the same machine can read the
 files itself, as Spark's tasks do. It reads no file:
@@ -16,13 +17,14 @@ stream at this moment, whatever happens to it later. HOLD keeps the files for so
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 from rillet.commands.arguments import integer, syntax_error
 from rillet.commands.stream import command
 from rillet.commands.stream.arguments import read_ids
 from rillet.commands.stream.lookup import lookup_read, lookup_write
-from rillet.errors import CommandError
+from rillet.errors import CommandError, SegmentUnreadable
 from rillet.runtime.session import Session
 from rillet.types.stream.id import encode_key, key_ms, key_seq
 from rillet.types.stream.nodes import NodeIterator, SealedNodes
@@ -59,6 +61,28 @@ def seal(session: Session, argv: list[bytes]) -> None:
     else:
         if nodes.next():  # the last node of a stream stays in memory
             stream.seal(SealedNodes(source, first, count, source.living_of(first, count)))
+    session.out.ok()
+
+
+@command(
+    "rillet.unseal",
+    arity=5,
+    flags="write",
+    since="1.0.0",
+    syntax="key reference first count",
+    complexity="O(bytes of the nodes).",
+)
+def unseal(session: Session, argv: list[bytes]) -> None:
+    """Takes nodes of a stream from a segment into memory. Only the log of a store contains this command."""
+    segments = session.engine.segments
+    if not session.trusted or segments is None:
+        raise CommandError("RILLET.UNSEAL is a command of the log of a store with segments")
+    source, first, count = segments.open(argv[2]), integer(argv[3]), integer(argv[4])
+    stream = lookup_write(session, argv[1])
+    if stream is None or not 0 <= first <= first + count <= source.sealed.nodes or count < 1:
+        raise CommandError("no such nodes")
+    with contextlib.suppress(SegmentUnreadable):  # the nodes stay where they are, and whoever reads them gets the error
+        stream.unseal(source, first, count)
     session.out.ok()
 
 

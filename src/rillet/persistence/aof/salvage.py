@@ -42,7 +42,7 @@ _BULK = re.compile(rb"\$(\d{1,10})\r\n")
 _SELECT = re.compile(rb"\*2\r\n\$6\r\nselect\r\n\$\d{1,2}\r\n(\d{1,5})\r\n", re.IGNORECASE)
 _EXEC = re.compile(rb"\*1\r\n\$4\r\nexec\r\n", re.IGNORECASE)
 _NAME_AND_KEY = re.compile(rb"\*\d{1,7}\r\n\$\d{1,2}\r\n([A-Za-z.]{2,20})\r\n\$(\d{1,4})\r\n")
-_SEAL = b"RILLET.SEAL"  # the log has the entries, too, and the segment may be damaged
+_SEALS = (b"RILLET.SEAL", b"RILLET.UNSEAL")  # the log has the entries, too, and the segment may be damaged
 _FARTHEST = 1 << 16  # bytes by which a frame may have been moved
 _MOST_NAMES = 20
 
@@ -240,7 +240,7 @@ class _FileSalvage:
 
     def _execute(self, command: _LoggedCommand) -> None:
         argv = command.argv
-        if argv[0].upper() == _SEAL:
+        if argv[0].upper() in _SEALS:
             return
         if argv[0].upper() == b"SELECT":
             self._drop(self.unknown, "commands for an unknown database")

@@ -143,10 +143,10 @@ def load_rdb(path: Path, engine: Engine, *, disk: Disk = REAL, **options: Unpack
         return load_rdb_from(file, str(path), engine, **options)
 
 
-def read_aux_fields(path: Path, disk: Disk = REAL) -> dict[bytes, bytes]:
-    """Return the auxiliary fields at the beginning of the file (redis-ver, ctime ...). O(1)"""
+def read_aux_fields(path: Path, disk: Disk = REAL, size: int = _FACTS) -> dict[bytes, bytes]:
+    """Return the auxiliary fields at the beginning of the file, its first `size` bytes (redis-ver, ctime ...). O(1)"""
     with disk.read_from(path) as file:
-        records = RdbRecords(RdbReader(file.read(_FACTS)))
+        records = RdbRecords(RdbReader(file.read(size)))
     # An error: not an RDB file, or longer fields. What was read is what is known.
     with contextlib.suppress(Corrupt, IndexError):
         records.header(relaxed=True)

@@ -223,10 +223,18 @@ class _RdbFileWriter:
             b"used-mem": b"%d" % engine.services.memory()["used_memory"],
             **({} if log_base else engine.replication.saved_position()), b"aof-base": b"%d" % log_base,
         }  # fmt: skip
+        if log_base and engine.segments is not None:
+            facts[records.SEGMENT_NAMES] = " ".join(sorted(self._segments())).encode()
         for name, value in facts.items():
             self.piece.byte(records.FACT)
             self.piece.string(name)
             self.piece.string(value)
+
+    def _segments(self) -> set[str]:
+        """Return the names of the segments to which the file refers."""
+        return {nodes.source.path.name for database in self.engine.databases
+                for value in versioned_values(database.keys) if isinstance(value, Stream)
+                for _, nodes in value.sealed_ranges()}  # fmt: skip
 
     def _version_of_hashes(self, version: int) -> int:
         """Return the version of a file whose streams need `version` and whose hashes may have fields that expire."""

@@ -29,6 +29,7 @@ from rillet.persistence.segments.segment import PART, IndexCache, Sealed, Segmen
 SUFFIX: Final = ".segment"
 LIMIT: Final = "stream-memory"
 COMPRESSION: Final = "stream-compression"
+_SEGMENT: Final = 2048  # bytes of the objects of a segment
 INDEX_BYTES: Final = 16 << 20
 """The bytes of the indexes in memory."""
 
@@ -59,6 +60,10 @@ class SegmentFolder:
         # A tool that only loads a log does not close its engine.
         weakref.finalize(self, _close, self._open)
         self._last = max((int(name[:10]) for name in self.names()), default=0)
+
+    def memory(self) -> int:
+        """Return about how many bytes the segments take in memory: what is read of their indexes, and their objects."""
+        return self.cache.size + self.cache.directory_bytes + _SEGMENT * len(self._open)
 
     def names(self) -> list[str]:
         """Return the names of the complete segments."""

@@ -191,7 +191,7 @@ class IndexCache:
         self.hits = self.misses = 0
         self._pages: OrderedDict[tuple[Segment, int], int] = OrderedDict()
         self._directories: OrderedDict[Segment, int] = OrderedDict()
-        self._directory_bytes = 0
+        self.directory_bytes = 0
         self._files: OrderedDict[Segment, None] = OrderedDict()
 
     def use(self, segment: Segment, page: int) -> None:
@@ -212,10 +212,10 @@ class IndexCache:
     def keep_directory(self, segment: Segment, size: int) -> None:
         """Note that a directory was made; drop the oldest ones."""
         self._directories[segment] = size
-        self._directory_bytes += size
-        while self._directory_bytes > self.limit and len(self._directories) > 1:
+        self.directory_bytes += size
+        while self.directory_bytes > self.limit and len(self._directories) > 1:
             other, size = self._directories.popitem(last=False)
-            self._directory_bytes -= size
+            self.directory_bytes -= size
             other.drop_directory()
 
     def opened(self, segment: Segment) -> None:
@@ -228,7 +228,7 @@ class IndexCache:
         """Forget a segment that is closed, with these pages."""
         for page in pages:
             self.size -= self._pages.pop((segment, page), 0)
-        self._directory_bytes -= self._directories.pop(segment, 0)
+        self.directory_bytes -= self._directories.pop(segment, 0)
         self._files.pop(segment, None)
 
 
@@ -363,6 +363,10 @@ class Segment:
     def size(self, number: int) -> int:
         """Return the bytes of a node in the file."""
         return self._row_of(number)[4]
+
+    def bytes_in_memory(self, first: int, count: int) -> int:
+        """Return the bytes of `count` nodes in memory. O(count)"""
+        return sum(self._row_of(number)[8] for number in range(first, first + count))
 
     def absent(self, first: int, count: int) -> FilePart | None:
         """Return the part of the file with `count` nodes, or, if first is -1, with the index, if the disk must read it.

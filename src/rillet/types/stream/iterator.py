@@ -219,8 +219,8 @@ class StreamIterator:
         self._over = False
         if less(self.end_ms, self.end_seq, self.start_ms, self.start_seq) or stream.rax.numele == 0:
             self._over = True
-        elif self._reverse and self.end_ms == _MAX and self.end_seq == _MAX:
-            self._enter_node(stream.find_tail(), stream.tail_ms, stream.tail_seq)
+        elif self._reverse and self.end_ms == _MAX and self.end_seq == _MAX and stream.tail is not None:
+            self._enter_node(stream.tail, stream.tail_ms, stream.tail_seq)
         elif self._reverse:
             self._seek_node("<=", encode_key(self.end_ms, self.end_seq))
         elif stream.tail is not None and not less(self.start_ms, self.start_seq, stream.tail_ms, stream.tail_seq):

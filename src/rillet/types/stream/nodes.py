@@ -299,6 +299,16 @@ class StreamNodes(SizedValue):
         self.moved()
         return True
 
+    def unseal(self, source: NodeSource, first: int, count: int) -> None:
+        """Take nodes of a source into memory, each that lies in a range of it. O(bytes)"""
+        nodes: NodeIterator = NodeIterator(self)
+        for number in range(first, first + count):
+            key: bytes = source.key(number)
+            if not nodes.seek("<=", key) or not nodes.next() or nodes.key != key:
+                continue
+            if nodes.range is not None and nodes.range.source is source:
+                self.thaw(key, nodes.node())
+
     @cython.cfunc
     def _cut(self, key: bytes) -> cython.bint:
         """Take a node out of the range that contains it; return False if no range does."""
