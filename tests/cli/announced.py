@@ -1,4 +1,4 @@
-"""The command line behind a line on stderr: an interrupt after that line reaches `main`."""
+"""The command line, which prints a line on stderr as soon as `main` handles interrupts."""
 
 from __future__ import annotations
 
@@ -9,9 +9,15 @@ from rillet import cli
 
 
 def main() -> int:
-    """Print the line, and run the command."""
+    """Run the command, which prints the line at its begin."""
     sys.unraisablehook = _but_interrupts
-    print("here", file=sys.stderr, flush=True)
+    run = cli._run
+
+    def announced(given: list[str]) -> int:
+        print("here", file=sys.stderr, flush=True)
+        return run(given)
+
+    cli._run = announced
     return cli.main()
 
 

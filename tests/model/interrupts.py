@@ -67,7 +67,9 @@ class AtPlace(Undisturbed):
             sys.setprofile(None)
 
     def _look(self, frame: FrameType, event: str, argument: Any) -> None:
-        if event in ("call", "c_return") and frame.f_code.co_filename != __file__:
+        # An exception in the import system leaves the interpreter's import lock taken, so other threads hang (CPython).
+        file = frame.f_code.co_filename
+        if event in ("call", "c_return") and file != __file__ and not file.startswith("<frozen importlib"):
             self._left -= 1
             if self._left == 0:
                 sys.setprofile(None)
