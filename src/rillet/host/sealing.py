@@ -372,8 +372,8 @@ class Sealing:
             self._unreadable.add(segment)
         # Also behind an error: some of the nodes may be in memory.
         database.ledger.note(stream)
-        self._aof.log.append(database.index,
-                             [b"RILLET.UNSEAL", key, segment.reference(), b"%d" % nodes.first, b"%d" % count])  # fmt: skip
+        numbers = b"%d" % nodes.first, b"%d" % count
+        self._aof.log.append(database.index, [b"RILLET.UNSEAL", key, segment.reference(), *numbers])
 
     def _place_of(self, stream: Stream) -> tuple[Database, bytes]:
         """Return the database and the key of a stream. O(keys), if it was another one the last time"""

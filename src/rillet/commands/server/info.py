@@ -67,7 +67,8 @@ def _latencystats(engine: CommandEngine) -> Facts:
     }  # fmt: skip
 
 
-UNLISTED = frozenset({"rillet.changes", "rillet.seal", "rillet.unseal", "rillet.xsegments"})  # commands that COMMAND does not show
+# Commands that COMMAND does not show.
+UNLISTED = frozenset({"rillet.changes", "rillet.seal", "rillet.unseal", "rillet.xsegments"})
 
 
 def known_commands(engine: CommandEngine) -> list[Command]:

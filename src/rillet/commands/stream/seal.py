@@ -1,4 +1,4 @@
-"""RILLET.SEAL, RILLET.UNSEAL and RILLET.XSEGMENTS: the nodes of a stream that lie in segments (docs/formats/segment.md).
+"""RILLET.SEAL, RILLET.UNSEAL and RILLET.XSEGMENTS: nodes that lie in segments (docs/formats/segment.md).
 
 **RILLET.SEAL** is in the log of a store only. The log has the entries as XADD commands before, so a replay has the
 nodes in memory again. This command replaces them by the segment, if it has the same bytes. If it does not, because a

@@ -37,7 +37,7 @@ HEADER_FORM = re.compile(rb"(REDIS|VALKEY)(\d+)")
 CHECKSUM_SINCE = 5
 # Since Valkey 9, the magic of its files is VALKEY.
 NEWEST_VALKEY = COMPATS["valkey"].rdb_version
-SEGMENT_NAMES: Final = b"rillet-segments"
+SEGMENT_NAMES = b"rillet-segments"
 """The auxiliary field of a log's base with the names of the segments to which it refers."""
 _LITTLE_ENDIAN_SINCE = 9
 _LENGTHS = {DATABASE: 1, SIZES: 2, SLOT_SIZES: 3}
