@@ -12,7 +12,7 @@ import pytest
 import rillet
 from rillet import Store
 from rillet.errors import CommandError, StoreError, TransactionConflict
-from tests.judge import Judge
+from tests.judge import Judge, redis_binary, running_redis
 from tests.store.conftest import Frontend
 
 
@@ -63,6 +63,21 @@ def test_a_watched_key_that_changes_prevents_the_execution(frontend: Frontend) -
         transaction.execute("SET", "stock", 2)
         frontend.another().execute("SET", "stock", 9)
     assert store.execute("GET", "stock") == b"9"
+
+
+@pytest.mark.skipif(redis_binary() is None, reason="redis-server is not installed")
+def test_a_server_that_refuses_a_transaction_is_named() -> None:
+    """As one that loads its data, or a replica without its master; it has forgotten the watched keys."""
+    with running_redis() as judge, rillet.connect(f"redis://127.0.0.1:{judge.port}") as store:
+
+        def read() -> None:
+            with store.transaction(watch=["k"]) as transaction:
+                store.execute("CONFIG", "SET", "replica-serve-stale-data", "no")
+                store.execute("REPLICAOF", "127.0.0.1", "1")
+                transaction.execute("GET", "k")
+
+        with pytest.raises(TransactionConflict, match="nothing was executed; run it again: MASTERDOWN "):
+            read()
 
 
 def test_transact_repeats_until_no_other_client_interferes(frontend: Frontend) -> None:

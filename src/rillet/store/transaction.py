@@ -172,6 +172,9 @@ class TransactionCommands:
             for reply in replies:
                 raised(reply)
         if executed is None:
+            for refused in replies:  # cluster_routing.unless_redirected: the server has forgotten the watched keys
+                if isinstance(refused, CommandError):
+                    raise TransactionConflict(f"nothing was executed; run it again: {refused}") from refused
             raise TransactionConflict(
                 "another client changed a watched key during the transaction: nothing was executed; run it again"
             )
