@@ -171,6 +171,23 @@ def test_a_store_that_is_closed_leaves_a_log_that_opens_soon(tmp_path: Path) -> 
         assert len(store.stream("s").group("g").consumer("c").read(count=5)) == 5
 
 
+def test_a_store_that_is_closed_leaves_few_nodes_to_load(tmp_path: Path) -> None:
+    """The next opening takes a moment, however much the limit permits in memory."""
+    count = 8000
+    with rillet.open(tmp_path / "s", stream_memory="64mb", appendfsync="no", rdbcompression="no") as store:
+        store.stream("s").add_many({"n": n, "text": "x" * 1000} for n in range(1, count + 1))
+        store.stream("other").add({"n": 1})
+        assert memory(store)["stream_segments"] == 0
+        assert memory(store)["stream_memory_used"] > 6 << 20
+    assert next((tmp_path / "s" / "appendonlydir").glob("*.base.rdb")).stat().st_size < 5 << 20
+    for _ in range(2):
+        with rillet.open(tmp_path / "s") as store:
+            assert memory(store)["stream_segments"] == 1
+            assert memory(store)["stream_memory_used"] < 5 << 20
+            assert numbers(store) == list(range(1, count + 1))
+            assert len(store.stream("other")) == 1
+
+
 def test_random_commands_have_the_replies_of_a_store_in_memory(tmp_path: Path) -> None:
     chance = random.Random(3)
     with rillet.open(tmp_path / "s", stream_memory="64kb", appendfsync="no") as cold, rillet.open() as plain:

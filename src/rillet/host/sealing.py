@@ -34,6 +34,7 @@ of the base (a rewrite would copy history).
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import Counter
 from typing import NamedTuple, Protocol
@@ -62,6 +63,7 @@ _STEP = 1 << 17  # bytes that a step copies or replaces, in less than a millisec
 _FASTEST = 16  # times a step, if the streams exceed the limit by an eighth
 _NODE = 256  # bytes in memory beside those of a node: its objects, and its place in the tree
 _LEAST = 1 << 20  # bytes of a segment if the limit is not exceeded by more
+_SOON = 1 << 22  # bytes of nodes that an opening loads in a moment
 _FACTS = 1 << 20  # bytes at the begin of a base that hold the names of its segments
 _RETRY_TICKS = 50  # after an error of the disk
 WATCHING, WRITING, SYNCING, REPLACING = range(4)
@@ -175,8 +177,8 @@ class Sealing:
         if self._wait > 0:
             self._wait -= 1
             return False
-        if self._aof.log.state != ON or self._aof.log.failure is not None:
-            return False  # what cannot be logged must not leave memory
+        if not self._logs():
+            return False
         works = self._phase != WATCHING
         try:
             if self._phase == WATCHING:
@@ -209,7 +211,10 @@ class Sealing:
             return
         # Whole segments, but not so little that each node would be a file.
         most = max(min(used - self.limit * 3 // 4, SEGMENT_BYTES), min(self.limit // 8, _LEAST))
-        largest = max(streams, key=_memory_of)
+        self._begin(max(streams, key=_memory_of), most, used)
+
+    def _begin(self, largest: Stream, most: int, used: int) -> None:
+        """Begin a segment of a stream with at most so many bytes of nodes."""
         writer = self._folder.begin(self._engine.clock.now_ms(), self._compress)
         self._work = _Work(*self._place_of(largest), largest, writer, most, used - _memory_of(largest))
         self._phase = WRITING
@@ -421,22 +426,57 @@ class Sealing:
         Its replay has just taken longer than the rewrite does. Else a store that is killed again and again would keep
         everything that it ever logged.
         """
-        if self._logged_since_base() > 2 * max(self.limit, self._engine.used_memory(), _LEAST):
+        if self._logs() and self._logged_since_base() > 2 * max(self.limit, self._engine.used_memory(), _LEAST):
             self._shorten_log()
 
     def shorten_log_at_end(self) -> None:
-        """Rewrite a log whose commands take long to replay: before the store is closed. O(bytes in memory)"""
-        if self._logged_since_base() > max(self.limit // 8, _LEAST):
+        """Prepare the log for an opening that takes a moment: before the store is closed. O(bytes in memory)
+
+        Nodes that take long to load go into segments, and a log that takes long to replay is rewritten.
+        """
+        least = max(self.limit // 8, _LEAST)
+        if self._logs() and (self._seal_now(min(least, _SOON)) or self._logged_since_base() > least):
             self._shorten_log()
+
+    def _seal_now(self, least: int) -> bool:
+        """Seal what can be sealed until at most so many bytes are in memory; return whether there was anything."""
+        done, before = False, math.inf
+        try:
+            while not self._wait:
+                while self._phase != WATCHING:
+                    self._finish_phase()
+                streams = self.streams()
+                used = sum(map(_memory_of, streams))
+                if not least < used < before:
+                    break
+                self._begin(max(streams, key=_memory_of), SEGMENT_BYTES, used)
+                done, before = True, used
+        except (OSError, SegmentUnreadable) as error:
+            self._failed(error)
+        return done
+
+    def _finish_phase(self) -> None:
+        """Do the rest of a phase at once."""
+        if self._phase == WRITING:
+            self._write(SEGMENT_BYTES * 2)
+        elif self._phase == SYNCING:
+            thread = self._of_phase().thread
+            if thread is not None:
+                thread.join()
+            self._synced()
+        elif self._phase == REPLACING:
+            self._replace(SEGMENT_BYTES * 2)
 
     def _logged_since_base(self) -> int:
         log = self._aof.log
         return log.current_size - log.base_size
 
+    def _logs(self) -> bool:
+        """Return whether changes can be logged; what cannot be must not leave memory."""
+        return self._aof.log.state == ON and self._aof.log.failure is None
+
     def _shorten_log(self) -> None:
         log = self._aof.log
-        if log.state != ON or log.failure is not None:
-            return
         try:
             self._aof.rewriting.rewrite_now()
         except OSError as error:
