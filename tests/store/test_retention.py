@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import math
 import os
@@ -338,7 +339,10 @@ def test_the_figures_are_shown_everywhere(tmp_path: Path) -> None:
         json.dumps(store.stats().as_dict())
     with rillet.open(tmp_path / "s", readonly=True) as store:  # nothing goes from what only reads
         assert len(store.stream("s")) == total
-        assert store.stats().streams[0].places == places
+        found = store.stats().streams[0].places
+        assert found is not None
+        room = found.bytes_in_memory  # a rewrite writes nodes without the room that their buffers have
+        assert dataclasses.replace(places, bytes_in_memory=room) == found
     with rillet.open() as store:
         store.stream("s").add({"n": 1})
         assert "# Rillet" not in store.execute("INFO").decode()
