@@ -11,7 +11,10 @@ from typing import Any
 
 BOOSTS = {"Start": 4.0, "Library": 4.0, "Server": 4.0, "Spark": 4.0, "Operations": 4.0, "Reference": 1.0}
 """The boost of the pages of a section."""
-FIRST = {"five-minutes.md": 12.0, "store.md": 12.0, "workers.md": 12.0, "web.md": 7.0, "spark.md": 6.0}
+FIRST = {
+    "five-minutes.md": 12.0, "store.md": 12.0, "workers.md": 12.0, "sizes.md": 8.0, "operations.md": 16.0,
+    "web.md": 7.0, "spark.md": 6.0,
+}  # fmt: skip
 """The guides to which most questions lead."""
 REST = 0.25
 """The boost of the others: formats, design, pages in other languages, the page of each class."""
