@@ -207,7 +207,7 @@ class Sealing:
         living = self._living_nodes(streams)
         self._remove_unused(living)
         if used <= self._threshold:
-            self._compact(streams, living, self._threshold - used)
+            self._compact(streams, living)
             return
         # Whole segments, but not so little that each node would be a file.
         most = max(min(used - self.limit * 3 // 4, SEGMENT_BYTES), min(self.limit // 8, _LEAST))
@@ -343,7 +343,7 @@ class Sealing:
                 living[nodes.source] += nodes.count
         return living
 
-    def _compact(self, streams: list[Stream], living: Counter[Segment], room: int) -> None:
+    def _compact(self, streams: list[Stream], living: Counter[Segment]) -> None:
         """Take nodes back into memory that fill at most half of a segment, so that its file can go; they go to others.
 
         XDEL takes single nodes out of segments. A trim empties the first segment of a stream, which is left alone.
@@ -354,17 +354,17 @@ class Sealing:
             ranges = stream.sealed_ranges() if few else []
             for _, nodes in ranges:
                 if nodes.source in few and nodes.source is not ranges[0][1].source:
-                    self._take_back(stream, nodes, room)
+                    self._take_back(stream, nodes)
                     return
 
-    def _take_back(self, stream: Stream, nodes: SealedNodes, room: int) -> None:
-        """Take the first nodes of a range into memory, as many as a step copies, and log it."""
+    def _take_back(self, stream: Stream, nodes: SealedNodes) -> None:
+        """Take the first nodes of a range into memory, as many as a step copies, and log it; the limit has the room."""
         segment: Segment = nodes.source
         database, key = self._place_of(stream)
-        count = min(nodes.count, max(_STEP // max(nodes.size // nodes.count, 1), 1))
+        count = 1
         try:
-            if segment.bytes_in_memory(nodes.first, count) + _NODE * count > room:
-                return
+            size = segment.bytes_in_memory(nodes.first, 1) + _NODE
+            count = min(nodes.count, max(min(_STEP, self.limit // 16) // size, 1))
             absent = segment.absent(nodes.first, count)
             if absent is not None and self._aof.log.threads:
                 if self._loading is None or not self._loading.is_alive():
@@ -375,7 +375,7 @@ class Sealing:
         except SegmentUnreadable as error:
             LOGGER.warning("%s", error)
             self._unreadable.add(segment)
-        # Also behind an error: some of the nodes may be in memory.
+        # Also behind an error: the nodes before the damaged one may be in memory, and a replay stops there, too.
         database.ledger.note(stream)
         numbers = b"%d" % nodes.first, b"%d" % count
         self._aof.log.append(database.index, [b"RILLET.UNSEAL", key, segment.reference(), *numbers])
