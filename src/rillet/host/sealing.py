@@ -363,7 +363,7 @@ class Sealing:
         database, key = self._place_of(stream)
         count = 1
         try:
-            size = segment.bytes_in_memory(nodes.first, 1) + _NODE
+            size = segment.size_in_memory(nodes.first) + _NODE
             count = min(nodes.count, max(min(_STEP, self.limit // 16) // size, 1))
             absent = segment.absent(nodes.first, count)
             if absent is not None and self._aof.log.threads:

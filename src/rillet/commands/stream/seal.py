@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from typing import Any
 
 from rillet.commands.arguments import integer, syntax_error
 from rillet.commands.stream import command
@@ -34,6 +35,18 @@ HOLD_MS = 24 * 3600 * 1000
 """The longest hold in ms."""
 
 
+def _nodes_of(session: Session, argv: list[bytes]) -> tuple[Stream, Any, int, int]:
+    """Return the stream, the segment, and the first node and the number of nodes of its arguments."""
+    segments = session.engine.segments
+    if not session.trusted or segments is None:
+        raise CommandError(f"{argv[0].decode().upper()} is a command of the log of a store with segments")
+    source, first, count = segments.open(argv[2]), integer(argv[3]), integer(argv[4])
+    stream = lookup_write(session, argv[1])
+    if stream is None or not 0 <= first <= first + count <= source.sealed.nodes or count < 1:
+        raise CommandError("no such nodes")
+    return stream, source, first, count
+
+
 @command(
     "rillet.seal",
     arity=5,
@@ -44,13 +57,7 @@ HOLD_MS = 24 * 3600 * 1000
 )
 def seal(session: Session, argv: list[bytes]) -> None:
     """Replaces nodes of a stream by a range of a segment. Only the log of a store contains this command."""
-    segments = session.engine.segments
-    if not session.trusted or segments is None:
-        raise CommandError("RILLET.SEAL is a command of the log of a store with segments")
-    source, first, count = segments.open(argv[2]), integer(argv[3]), integer(argv[4])
-    stream = lookup_write(session, argv[1])
-    if stream is None or not 0 <= first <= first + count <= source.sealed.nodes or count < 1:
-        raise CommandError("no such nodes")
+    stream, source, first, count = _nodes_of(session, argv)
     nodes = NodeIterator(stream)
     nodes.seek("<=", source.key(first))
     for number in range(first, first + count):
@@ -74,13 +81,7 @@ def seal(session: Session, argv: list[bytes]) -> None:
 )
 def unseal(session: Session, argv: list[bytes]) -> None:
     """Takes nodes of a stream from a segment into memory. Only the log of a store contains this command."""
-    segments = session.engine.segments
-    if not session.trusted or segments is None:
-        raise CommandError("RILLET.UNSEAL is a command of the log of a store with segments")
-    source, first, count = segments.open(argv[2]), integer(argv[3]), integer(argv[4])
-    stream = lookup_write(session, argv[1])
-    if stream is None or not 0 <= first <= first + count <= source.sealed.nodes or count < 1:
-        raise CommandError("no such nodes")
+    stream, source, first, count = _nodes_of(session, argv)
     with contextlib.suppress(SegmentUnreadable):  # the nodes stay where they are, and whoever reads them gets the error
         stream.unseal(source, first, count)
     session.out.ok()

@@ -364,9 +364,9 @@ class Segment:
         """Return the bytes of a node in the file."""
         return self._row_of(number)[4]
 
-    def bytes_in_memory(self, first: int, count: int) -> int:
-        """Return the bytes of `count` nodes in memory. O(count)"""
-        return sum(self._row_of(number)[8] for number in range(first, first + count))
+    def size_in_memory(self, number: int) -> int:
+        """Return the bytes of a node in memory."""
+        return self._row_of(number)[8]
 
     def absent(self, first: int, count: int) -> FilePart | None:
         """Return the part of the file with `count` nodes, or, if first is -1, with the index, if the disk must read it.
