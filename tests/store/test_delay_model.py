@@ -30,6 +30,7 @@ from rillet.store.command_steps import drive, run_step
 from rillet.store.consuming import delays, prefetch
 from rillet.store.consuming.delivery import delivery
 from rillet.store.consuming.delivery_options import DeliveryOptions, End
+from rillet.store.message import Delivered
 from rillet.store.stream import Stream
 from rillet.testing.clock import StoreClock
 from tests.store.conftest import Frontend
@@ -50,7 +51,7 @@ class Actor:
         self.steps = delivery([self.consumer], options, End(options), prefetched, self.leases)
         self.next: Any = next(self.steps)  # the next command
         self.handler: list[Message] = []
-        self.failed: list[Message] = []  # those whose retry the next commands ask for; a renewal forgets lost ones
+        self.failed: list[Delivered[Any]] = []  # the next commands ask for their retry; a renewal forgets lost ones
         self.since = model.now()  # the time before the first command since the last hand-out
 
     def step(self) -> None:
@@ -118,16 +119,16 @@ class Model:
             left = since + LEASES[0] * self.unit - now
             assert name == message.consumer or left <= 0.001 * (self.unit < 1), f"{name!r} has {n} for {left} s"
 
-    def owns(self, message: Message) -> bool:
+    def owns(self, message: Delivered[Any]) -> bool:
         """Whether the group lists the message for this hand-out, which may still be uncounted."""
         rows = self.group.pending(1, start=message.id, end=message.id, consumer=message.consumer)
         return any(message.deliveries - one.deliveries in (0, 1) for one in rows)
 
-    def hold(self, message: Message, until: float) -> None:
+    def hold(self, message: Delivered[Any], until: float) -> None:
         self.held[message["n"]] = until - 0.001 * (self.unit < 1)
         self.leases.pop(message["n"], None)
 
-    def leased(self, message: Message, since: float) -> None:
+    def leased(self, message: Delivered[Any], since: float) -> None:
         self.leases[message["n"]] = (message.consumer, since)
 
     # -- what happens ----------------------------------------------------------------------------------

@@ -72,7 +72,6 @@ class Telemetry:
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine may be slow: a consumer does not claim its own messages again, which would make a span."""
     monkeypatch.setattr("rillet.store.consuming.delivery.CURRENT", 60.0)
-    monkeypatch.setattr("rillet.store.aio.delivery.CURRENT", 60.0)
     monkeypatch.setattr("rillet.store.consuming.prefetch.CHECK_AFTER", 60.0)
 
 

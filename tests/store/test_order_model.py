@@ -29,6 +29,7 @@ from rillet.keyspace.helper_keys import order_keys
 from rillet.store.command_steps import drive, run_step
 from rillet.store.consuming import delays, delivery, prefetch
 from rillet.store.consuming.delivery_options import DeliveryOptions, End
+from rillet.store.message import Delivered
 from rillet.testing.clock import StoreClock
 from tests.store.conftest import Frontend
 from tests.store.test_delay_model import check_counts
@@ -50,7 +51,7 @@ class Actor:
         self.steps = delivery.delivery([self.consumer], options, End(options), prefetched, self.leases)
         self.next: Any = next(self.steps)  # the next command
         self.handler: list[Message] = []
-        self.failed: list[Message] = []  # those whose retry the next commands ask for; a renewal forgets lost ones
+        self.failed: list[Delivered[Any]] = []  # the next commands ask for their retry; a renewal forgets lost ones
         self.since = model.now()  # the time before the first command since the last hand-out
 
     def step(self) -> None:
@@ -132,7 +133,7 @@ class Model:
             assert name == actor.name or end <= now + self.slack, f"{name} has {other} for {end - now} s"
         self.leased(message, actor.name, until)
 
-    def leased(self, message: Message, name: str, until: float) -> None:
+    def leased(self, message: Delivered[Any], name: str, until: float) -> None:
         self.leases[message["n"]] = (name, until)
 
     def invalid(self, message: Message) -> None:
@@ -141,12 +142,12 @@ class Model:
             self.group.ack(message.id)
             self.done.add(message["n"])
 
-    def owns(self, message: Message) -> bool:
+    def owns(self, message: Delivered[Any]) -> bool:
         """Whether the group lists the message for this hand-out, which may still be uncounted."""
         rows = self.group.pending(1, start=message.id, end=message.id, consumer=message.consumer)
         return any(message.deliveries - one.deliveries in (0, 1) for one in rows)
 
-    def hold(self, message: Message, until: float) -> None:
+    def hold(self, message: Delivered[Any], until: float) -> None:
         self.held[message["n"]] = until
         self.leases.pop(message["n"], None)
 

@@ -13,11 +13,9 @@ WIDTH = 120
 MODULES = {
     "message": "aio.message",
     "command_steps": "aio.command_steps",
-    "consuming.delivery": "aio.delivery",
     "group": "aio.group",
     "stream": "aio.stream",
     "multi_stream": "aio.multi_stream",
-    "partitions.delivery": "aio.partitions.delivery",
     "partitions.group": "aio.partitions.group",
     "partitions.stream": "aio.partitions.stream",
     "types.stored_key": "aio.stored_key",

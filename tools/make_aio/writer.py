@@ -226,12 +226,14 @@ class Writer:
             new = self._renamed(inner.id)
             if new != inner.id:
                 return text.replace(inner.id, new, 1)
-            if inner.id in ("Generic", "ABC", "Protocol", "Entry", "PublicNames") or self._home_is_codec(inner.id):
+            if inner.id in ("Generic", "ABC", "Protocol", "Entry", "PublicNames") or self._is_shared(inner.id):
                 return text
         return ""
 
-    def _home_is_codec(self, name: str) -> bool:
+    def _is_shared(self, name: str) -> bool:
         """Return whether a base class has no commands, and so is the base of the asyncio class too."""
+        if name in self.source.definitions:
+            return True
         module = self.source.imports.get(name, ("", "", False))[0]
         return module.startswith(PACKAGE)
 

@@ -25,7 +25,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, Literal, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, overload
 
 from rillet.errors import (
     BusyGroup,
@@ -73,7 +73,7 @@ from rillet.store.info_records import (
     pending_of,
     summary_of,
 )
-from rillet.store.message import Message, lost_leases, new_messages, old_messages
+from rillet.store.message import Delivered, Message, lost_leases, new_messages, old_messages
 from rillet.store.retries import PATIENCE
 from rillet.store.transports.transport import NOT_READY
 from rillet.store.typed.forms import RaisingIterator
@@ -598,6 +598,7 @@ class Consumer(MessageReader[T]):
     """A reader of a group. Iterating yields messages without end and waits for new ones."""
 
     __slots__ = ("group",)
+    _message_class: ClassVar[type[Delivered[Any]]] = Message
 
     def __init__(self, group: Group[T], name: str | bytes) -> None:
         super().__init__(name)
@@ -628,7 +629,7 @@ class Consumer(MessageReader[T]):
         reply = stream_part(self.store.run(self.read_command(count, block, after, noack, claim_idle)))
         if encode_after(after) == b">":
             return drive(self.store, valued(self.messages_of(reply), not noack))
-        return drive(self.store, self._counted(old_messages(reply, self)))
+        return drive(self.store, self._counted(old_messages(reply, self, Message)))
 
     def _counted(self, messages: list[Message[T]]) -> Commands[list[Message[T]]]:
         """Set the delivery counts and the values of old messages."""
@@ -642,7 +643,7 @@ class Consumer(MessageReader[T]):
 
     def messages_of(self, reply: Any) -> list[Message[T]]:
         """Return the messages of a reply with new messages."""
-        return new_messages(reply, self)
+        return new_messages(reply, self, Message)
 
     # -- claiming --------------------------------------------------------------------------------------
 
@@ -653,7 +654,7 @@ class Consumer(MessageReader[T]):
         """
         self.group.create_missing()
         reply = self.store.run(self.claim_command(idle, count, start))
-        return parse_id(reply[0]), drive(self.store, self._counted(old_messages(reply[1], self)))
+        return parse_id(reply[0]), drive(self.store, self._counted(old_messages(reply[1], self, Message)))
 
     def claim_command(self, idle: Seconds, count: int, start: Position) -> list[bytes]:
         """Return the XAUTOCLAIM command that `claim` sends."""
@@ -709,7 +710,7 @@ class Consumer(MessageReader[T]):
                                        milliseconds_in(idle, "idle"), *some, *options])  # fmt: skip
         if just_ids:
             return [parse_id(raw_id) for raw_id in claimed]
-        return drive(self.store, self._counted(old_messages(claimed, self)))
+        return drive(self.store, self._counted(old_messages(claimed, self, Message)))
 
     # -- state -----------------------------------------------------------------------------------------
 
@@ -775,7 +776,7 @@ class MultiConsumer(MessageReader[T]):
         for consumer in self.consumers:
             consumer.group.create_missing()
         for argv in read_commands(self.consumers, count, block, noack, claim_idle):
-            found += new_messages_of(self.store.run(argv), self.consumers)
+            found += new_messages_of(self.store.run(argv), self.consumers, Message)
         return drive(self.store, valued(found, not noack))
 
     def ack(self, *messages: Message[Any], delete: RefPolicy | None = None) -> int:

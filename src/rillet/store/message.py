@@ -1,10 +1,14 @@
-"""Message: an entry that a consumer group delivered, and the readers of replies that contain messages."""
+"""Message: an entry that a consumer group delivered, and the readers of replies that contain messages.
+
+Delivered is the part of a Message that an AsyncMessage shares: what decides about messages (consuming/delivery.py)
+needs no more.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from rillet.errors import InvalidValue, LeaseLost
 from rillet.store.arguments.argument_checks import integer_of, one_of
@@ -16,21 +20,21 @@ from rillet.store.consuming.delays import due_time
 from rillet.store.entry import Entry, T
 
 if TYPE_CHECKING:
+    from rillet.store.aio.group import AsyncConsumer, AsyncGroup
     from rillet.store.group import Consumer, Group
     from rillet.store.stream import Stream
 
+    AnyGroup: TypeAlias = Group[Any] | AsyncGroup[Any]
+    AnyConsumer: TypeAlias = Consumer[Any] | AsyncConsumer[Any]
 
-class Message(Entry[T]):
-    """An entry delivered to a consumer: call `ack()` when it is handled, `nack()` to let another consumer try.
 
-    deliveries: how often the message was delivered, including this time; 1 for a new message. idle_ms: the milliseconds
-    between the delivery before and this one; 0 for a new message; None unless `read(claim_idle=...)` returned it.
-    """
+class Delivered(Entry[T]):
+    """An entry that a group delivered to a consumer, with its delivery; see Message."""
 
     __slots__ = ("consumer", "deliveries", "fenced", "group", "held", "idle_ms", "leased", "released", "settled",
                  "turn")  # fmt: skip
 
-    def __init__(self, raw_id: bytes, flat: list[bytes], group: Group[T], idle_ms: int | None = None,
+    def __init__(self, raw_id: bytes, flat: list[bytes], group: AnyGroup, idle_ms: int | None = None,
                  deliveries: int = 1, consumer: bytes = b"") -> None:  # fmt: skip
         self.raw_id = raw_id
         self.flat = flat
@@ -47,10 +51,25 @@ class Message(Entry[T]):
         self.released = False  # whether it was given back: later messages of a partition wait for it
 
     def _untyped(self) -> Any:
-        if self.group.stream.form is None:
+        stream = self.group.stream
+        if stream.form is None:
             return self.fields
         cause = "its fields are invalid" if self.flat else "the entry was deleted"
-        raise InvalidValue(f"message {self.id} of {self.stream.name!r} has no value: {cause}; acknowledge it")
+        raise InvalidValue(f"message {self.id} of {stream.name!r} has no value: {cause}; acknowledge it")
+
+
+M = TypeVar("M", bound=Delivered[Any])
+
+
+class Message(Delivered[T]):
+    """An entry delivered to a consumer: call `ack()` when it is handled, `nack()` to let another consumer try.
+
+    deliveries: how often the message was delivered, including this time; 1 for a new message. idle_ms: the milliseconds
+    between the delivery before and this one; 0 for a new message; None unless `read(claim_idle=...)` returned it.
+    """
+
+    __slots__ = ()
+    group: Group[T]
 
     @property
     def stream(self) -> Stream[T]:
@@ -124,7 +143,7 @@ def nack_words(mode: str, deliveries: int | None) -> bytes:
     return b" ".join(words)
 
 
-def lost_leases(messages: Sequence[Message[Any]]) -> LeaseLost:
+def lost_leases(messages: Sequence[Delivered[Any]]) -> LeaseLost:
     """Return the error for messages that no longer belong to their consumer."""
     first, *others = messages
     group = first.group
@@ -137,8 +156,8 @@ def lost_leases(messages: Sequence[Message[Any]]) -> LeaseLost:
     )
 
 
-def new_messages(reply: Any, consumer: Consumer[T]) -> list[Message[T]]:
-    """Return the messages of the part of an XREADGROUP reply (`>`) that belongs to one stream.
+def new_messages(reply: Any, consumer: AnyConsumer, kind: type[M]) -> list[M]:
+    """Return the messages, of the class `kind`, of the part of an XREADGROUP reply (`>`) that belongs to one stream.
 
     With CLAIM, an entry has two more elements: its idle time, and the number of its deliveries before this one.
     """
@@ -146,14 +165,14 @@ def new_messages(reply: Any, consumer: Consumer[T]) -> list[Message[T]]:
     group, key = consumer.group, consumer.key
     for raw_id, flat, *claimed in reply or ():
         idle_ms, before = claimed or (0, 0)
-        found.append(Message(raw_id, flat or [], group, int(idle_ms), int(before) + 1, key))
+        found.append(kind(raw_id, flat or [], group, int(idle_ms), int(before) + 1, key))
     return found
 
 
-def old_messages(reply: Any, consumer: Consumer[T]) -> list[Message[T]]:
+def old_messages(reply: Any, consumer: AnyConsumer, kind: type[M]) -> list[M]:
     """Return the messages of a reply with pending entries, without their number of deliveries.
 
     A message whose entry was deleted has no fields. Servers before Redis 7 have null in its place in claims.
     """
     group, key = consumer.group, consumer.key
-    return [Message(one[0], one[1] or [], group, consumer=key) for one in reply or () if one is not None]
+    return [kind(one[0], one[1] or [], group, consumer=key) for one in reply or () if one is not None]

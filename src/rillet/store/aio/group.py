@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, Literal, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, overload
 
 from rillet.errors import (
     BusyGroup,
@@ -24,8 +24,7 @@ from rillet.errors import (
 from rillet.keyspace.helper_keys import order_keys, retries_key
 from rillet.store import PublicNames
 from rillet.store.aio.command_steps import drive, run_step
-from rillet.store.aio.delivery import Steps, counted, delivery, new_messages_of, read_commands, read_options, valued
-from rillet.store.aio.message import AsyncMessage, lost_leases, new_messages, old_messages
+from rillet.store.aio.message import AsyncMessage
 from rillet.store.arguments.argument_checks import flag, integer_of, one_of, whole_number
 from rillet.store.arguments.durations import Seconds, milliseconds_in
 from rillet.store.arguments.encoding import IDLike, decode, encode_id, encode_name, parse_id
@@ -35,6 +34,15 @@ from rillet.store.arguments.slots import by_slot
 from rillet.store.command_steps import Commands
 from rillet.store.consuming.atomic_steps import collect, delete_consumer, lease, release
 from rillet.store.consuming.delays import Backoff, Retry, retries_of, waiting_command
+from rillet.store.consuming.delivery import (
+    Steps,
+    counted,
+    delivery,
+    new_messages_of,
+    read_commands,
+    read_options,
+    valued,
+)
 from rillet.store.consuming.delivery_options import STOP_CHECK, DeliveryOptions, End, Stop
 from rillet.store.consuming.leases import Leases
 from rillet.store.consuming.prefetch import Prefetched
@@ -51,6 +59,7 @@ from rillet.store.info_records import (
     pending_of,
     summary_of,
 )
+from rillet.store.message import Delivered, lost_leases, new_messages, old_messages
 from rillet.store.retries import PATIENCE
 from rillet.store.transports.transport import NOT_READY
 from rillet.store.typed.forms import RaisingIterator
@@ -555,6 +564,7 @@ class AsyncConsumer(AsyncMessageReader[T]):
     """A reader of a group. Iterating yields messages without end and waits for new ones."""
 
     __slots__ = ("group",)
+    _message_class: ClassVar[type[Delivered[Any]]] = AsyncMessage
 
     def __init__(self, group: AsyncGroup[T], name: str | bytes) -> None:
         super().__init__(name)
@@ -585,7 +595,7 @@ class AsyncConsumer(AsyncMessageReader[T]):
         reply = stream_part(await self.store.run(self.read_command(count, block, after, noack, claim_idle)))
         if encode_after(after) == b">":
             return await drive(self.store, valued(self.messages_of(reply), not noack))
-        return await drive(self.store, self._counted(old_messages(reply, self)))
+        return await drive(self.store, self._counted(old_messages(reply, self, AsyncMessage)))
 
     def _counted(self, messages: list[AsyncMessage[T]]) -> Commands[list[AsyncMessage[T]]]:
         """Set the delivery counts and the values of old messages."""
@@ -599,7 +609,7 @@ class AsyncConsumer(AsyncMessageReader[T]):
 
     def messages_of(self, reply: Any) -> list[AsyncMessage[T]]:
         """Return the messages of a reply with new messages."""
-        return new_messages(reply, self)
+        return new_messages(reply, self, AsyncMessage)
 
     # -- claiming --------------------------------------------------------------------------------------
 
@@ -611,7 +621,7 @@ class AsyncConsumer(AsyncMessageReader[T]):
         """
         await self.group.create_missing()
         reply = await self.store.run(self.claim_command(idle, count, start))
-        return parse_id(reply[0]), await drive(self.store, self._counted(old_messages(reply[1], self)))
+        return parse_id(reply[0]), await drive(self.store, self._counted(old_messages(reply[1], self, AsyncMessage)))
 
     def claim_command(self, idle: Seconds, count: int, start: Position) -> list[bytes]:
         """Return the XAUTOCLAIM command that `claim` sends."""
@@ -669,7 +679,7 @@ class AsyncConsumer(AsyncMessageReader[T]):
                                              milliseconds_in(idle, "idle"), *some, *options])  # fmt: skip
         if just_ids:
             return [parse_id(raw_id) for raw_id in claimed]
-        return await drive(self.store, self._counted(old_messages(claimed, self)))
+        return await drive(self.store, self._counted(old_messages(claimed, self, AsyncMessage)))
 
     # -- state -----------------------------------------------------------------------------------------
 
@@ -735,7 +745,7 @@ class AsyncMultiConsumer(AsyncMessageReader[T]):
         for consumer in self.consumers:
             await consumer.group.create_missing()
         for argv in read_commands(self.consumers, count, block, noack, claim_idle):
-            found += new_messages_of(await self.store.run(argv), self.consumers)
+            found += new_messages_of(await self.store.run(argv), self.consumers, AsyncMessage)
         return await drive(self.store, valued(found, not noack))
 
     async def ack(self, *messages: AsyncMessage[Any], delete: RefPolicy | None = None) -> int:

@@ -5,55 +5,30 @@ Made from store/message.py by `python -m tools.make_aio`; edit that file, then r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from rillet.errors import InvalidValue, LeaseLost
 from rillet.store.arguments.durations import Seconds, seconds_in
-from rillet.store.arguments.encoding import decode
 from rillet.store.arguments.policies import RefPolicy, policy_arguments
 from rillet.store.consuming.atomic_steps import acknowledge_one, lease
 from rillet.store.consuming.delays import due_time
-from rillet.store.entry import Entry, T
-from rillet.store.message import nack_words
+from rillet.store.entry import T
+from rillet.store.message import Delivered, lost_leases, nack_words
 
 if TYPE_CHECKING:
-    from rillet.store.aio.group import AsyncConsumer, AsyncGroup
+    from rillet.store.aio.group import AsyncGroup
     from rillet.store.aio.stream import AsyncStream
 
 
-class AsyncMessage(Entry[T]):
+class AsyncMessage(Delivered[T]):
     """An entry delivered to a consumer: call `ack()` when it is handled, `nack()` to let another consumer try.
 
     deliveries: how often the message was delivered, including this time; 1 for a new message. idle_ms: the milliseconds
     between the delivery before and this one; 0 for a new message; None unless `read(claim_idle=...)` returned it.
     """
 
-    __slots__ = ("consumer", "deliveries", "fenced", "group", "held", "idle_ms", "leased", "released", "settled",
-                 "turn")  # fmt: skip
-
-    def __init__(self, raw_id: bytes, flat: list[bytes], group: AsyncGroup[T], idle_ms: int | None = None,
-                 deliveries: int = 1, consumer: bytes = b"") -> None:  # fmt: skip
-        self.raw_id = raw_id
-        self.flat = flat
-        self._id = self._text = None
-        self.group = group
-        self.idle_ms = idle_ms
-        self.deliveries = deliveries
-        self.consumer = consumer  # the name of the consumer that received it
-        self.settled = False  # whether an acknowledgement, a release or a retry was sent
-        self.held = False  # whether it was retried or extended
-        self.fenced = False  # whether an acknowledgement checks that the message still belongs to the consumer
-        self.leased = False  # whether the loop that handed it out has a lease (claim_idle)
-        self.turn: bytes | None = None  # with order_by, the lease (rillet.store.consuming.order_steps)
-        self.released = False  # whether it was given back: later messages of a partition wait for it
-
-    def _untyped(self) -> Any:
-        if self.group.stream.form is None:
-            return self.fields
-        cause = "its fields are invalid" if self.flat else "the entry was deleted"
-        raise InvalidValue(f"message {self.id} of {self.stream.name!r} has no value: {cause}; acknowledge it")
+    __slots__ = ()
+    group: AsyncGroup[T]
 
     @property
     def stream(self) -> AsyncStream[T]:
@@ -120,39 +95,4 @@ class AsyncMessage(Entry[T]):
             raise lost_leases([self])
 
 
-def lost_leases(messages: Sequence[AsyncMessage[Any]]) -> LeaseLost:
-    """Return the error for messages that no longer belong to their consumer."""
-    first, *others = messages
-    group = first.group
-    also = f" and {len(others)} more" if others else ""
-    return LeaseLost(
-        f"message {first.id}{also} of {group.stream.name!r} no longer belongs to the consumer "
-        f"{decode(first.consumer)!r} of the group {group.name!r}: another consumer claimed it, or it was acknowledged. "
-        "Give handlers more time with claim_idle, messages(heartbeat=True) or message.extend()",
-        [message.id for message in messages],
-    )
-
-
-def new_messages(reply: Any, consumer: AsyncConsumer[T]) -> list[AsyncMessage[T]]:
-    """Return the messages of the part of an XREADGROUP reply (`>`) that belongs to one stream.
-
-    With CLAIM, an entry has two more elements: its idle time, and the number of its deliveries before this one.
-    """
-    found = []
-    group, key = consumer.group, consumer.key
-    for raw_id, flat, *claimed in reply or ():
-        idle_ms, before = claimed or (0, 0)
-        found.append(AsyncMessage(raw_id, flat or [], group, int(idle_ms), int(before) + 1, key))
-    return found
-
-
-def old_messages(reply: Any, consumer: AsyncConsumer[T]) -> list[AsyncMessage[T]]:
-    """Return the messages of a reply with pending entries, without their number of deliveries.
-
-    A message whose entry was deleted has no fields. Servers before Redis 7 have null in its place in claims.
-    """
-    group, key = consumer.group, consumer.key
-    return [AsyncMessage(one[0], one[1] or [], group, consumer=key) for one in reply or () if one is not None]
-
-
-__all__ = ["AsyncMessage", "lost_leases", "new_messages", "old_messages"]
+__all__ = ["AsyncMessage"]

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 from rillet.keyspace.helper_keys import delayed_key, order_keys, owner_key, retries_key
 
 if TYPE_CHECKING:
-    from rillet.store.consuming.prefetch import GroupLike
+    from rillet.store.message import AnyGroup, Delivered
 
 STEP_SIZE = 100
 """The most entries or messages that one call of a script moves; the caller repeats it."""
@@ -336,21 +336,21 @@ def evaluate(source: bytes, keys: Sequence[bytes], *args: bytes) -> list[bytes]:
     return [b"EVAL", source, b"%d" % len(keys), *keys, *args]
 
 
-def _keys(group: GroupLike) -> tuple[bytes, ...]:
+def _keys(group: AnyGroup) -> tuple[bytes, ...]:
     return group.stream.key, retries_key(group.stream.key, group.key)
 
 
-def _keys_of_part(group: GroupLike) -> tuple[bytes, ...]:
+def _keys_of_part(group: AnyGroup) -> tuple[bytes, ...]:
     """Return the keys of a script for the group in a partition."""
     return (*_keys(group), owner_key(group.stream.key, group.key))
 
 
-def keys_in_order(group: GroupLike) -> tuple[bytes, ...]:
+def keys_in_order(group: AnyGroup) -> tuple[bytes, ...]:
     """Return the keys of a script that changes the order of a group."""
     return (*_keys(group), *order_keys(group.stream.key, group.key))
 
 
-def _perhaps_in_order(both: tuple[bytes, bytes], group: GroupLike, in_order: bool, *args: bytes) -> list[bytes]:
+def _perhaps_in_order(both: tuple[bytes, bytes], group: AnyGroup, in_order: bool, *args: bytes) -> list[bytes]:
     """Return the EVAL of a script, with or without the keys of the order."""
     without, within = both
     return evaluate(within, keys_in_order(group), *args) if in_order else evaluate(without, _keys(group), *args)
@@ -374,19 +374,19 @@ def deliver_due(stream: bytes) -> list[bytes]:
     return evaluate(_DELIVER_DUE, [stream, delayed_key(stream)], b"%d" % STEP_SIZE)
 
 
-def due_retries(group: GroupLike) -> list[bytes]:
+def due_retries(group: AnyGroup) -> list[bytes]:
     """Return the command that lists up to STEP_SIZE messages whose retry is due, as rows of XPENDING."""
     return evaluate(_DUE_RETRIES, _keys(group), group.key, b"%d" % STEP_SIZE)
 
 
-def claim(group: GroupLike, consumer: bytes, idle_ms: int, ids: Sequence[bytes],
+def claim(group: AnyGroup, consumer: bytes, idle_ms: int, ids: Sequence[bytes],
           deliveries: int | None = None) -> list[bytes]:  # fmt: skip
     """Return the command that claims messages as XCLAIM does, except those whose retry is not due."""
     number = b"" if deliveries is None else b"%d" % deliveries
     return evaluate(_CLAIM, _keys(group), group.key, consumer, b"%d" % idle_ms, number, *ids)
 
 
-def keep(group: GroupLike, consumer: bytes, deliveries: int, options: Sequence[bytes], ids: Sequence[bytes],
+def keep(group: AnyGroup, consumer: bytes, deliveries: int, options: Sequence[bytes], ids: Sequence[bytes],
          turn: bytes | None = None) -> list[bytes]:  # fmt: skip
     """Return the command that renews those messages that still belong to a consumer, with options of XCLAIM.
 
@@ -399,7 +399,7 @@ def keep(group: GroupLike, consumer: bytes, deliveries: int, options: Sequence[b
     return _perhaps_in_order(_KEEP, group, turn is not None, *head, *options, *ids)
 
 
-def lease(group: GroupLike, consumer: bytes, action: bytes, messages: Sequence[Any],
+def lease(group: AnyGroup, consumer: bytes, action: bytes, messages: Sequence[Delivered[Any]],
           detail: int | bytes = b"", letter: Sequence[bytes] = ()) -> list[bytes]:  # fmt: skip
     """Return the command that renews (b"renew"), acknowledges (b"ack") or holds messages of a consumer.
 
@@ -421,18 +421,18 @@ def lease(group: GroupLike, consumer: bytes, action: bytes, messages: Sequence[A
     return evaluate(source, [*keys, *letter[1:2]], group.key, consumer, action, more, end, *words, *letter[2:])
 
 
-def acknowledge_one(group: GroupLike, message: bytes) -> list[bytes]:
+def acknowledge_one(group: AnyGroup, message: bytes) -> list[bytes]:
     """Return the command that acknowledges a message of a partition; its reply is 0 if only `lease` can do that."""
     key = group.stream.key
     return evaluate(_ACK_ONE, [key, owner_key(key, group.key)], group.key, group.token or b"", message)
 
 
-def release(group: GroupLike, ids: Sequence[bytes], policy: bytes = b"") -> list[bytes]:
+def release(group: AnyGroup, ids: Sequence[bytes], policy: bytes = b"") -> list[bytes]:
     """Return the command that acknowledges messages of a group with an order; its reply is how many were pending."""
     return evaluate(_RELEASE, keys_in_order(group), group.key, policy, *ids)
 
 
-def collect(group: GroupLike, idle_ms: int, to: bytes, in_order: bool = True) -> list[bytes]:
+def collect(group: AnyGroup, idle_ms: int, to: bytes, in_order: bool = True) -> list[bytes]:
     """Return the command that collects silent consumers, and hands on up to STEP_SIZE messages; to: b"" for any.
 
     in_order: False for a user without permission for the keys of the order.
@@ -441,7 +441,7 @@ def collect(group: GroupLike, idle_ms: int, to: bytes, in_order: bool = True) ->
     return _perhaps_in_order(_COLLECT, group, in_order, *args)
 
 
-def delete_consumer(group: GroupLike, consumer: bytes, to: bytes | None, in_order: bool = True) -> list[bytes]:
+def delete_consumer(group: AnyGroup, consumer: bytes, to: bytes | None, in_order: bool = True) -> list[bytes]:
     """Return the command that deletes a consumer; to: the receiver of its messages, None if it must have none."""
     args = group.key, consumer, *([] if to is None else [to])
     return _perhaps_in_order(_DELETE_CONSUMER, group, in_order, *args)

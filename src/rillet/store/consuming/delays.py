@@ -30,7 +30,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from rillet.keyspace.helper_keys import delayed_key, order_keys, retries_key
 from rillet.real_time import monotonic
@@ -39,6 +39,9 @@ from rillet.store.arguments.durations import Seconds, seconds_in
 from rillet.store.arguments.encoding import decode, decode_fields, parse_id
 from rillet.store.arguments.positions import milliseconds_of
 from rillet.types.stream.id import StreamID
+
+if TYPE_CHECKING:
+    from rillet.store.message import AnyGroup
 
 Backoff: TypeAlias = Callable[[int], Seconds]  # the number of deliveries -> how long a failed message waits
 
@@ -175,7 +178,7 @@ class Delays:
 
     __slots__ = ("_groups", "_next", "_order_by", "_seen", "_used", "forbidden", "look", "sees_order")
 
-    def __init__(self, groups: Sequence[Any], order_by: bytes | None = None) -> None:
+    def __init__(self, groups: Sequence[AnyGroup], order_by: bytes | None = None) -> None:
         self._order_by = order_by
         self._groups = groups
         self._used = [False] * len(groups)
@@ -234,7 +237,7 @@ class Delays:
         return min(block, most) if block else most
 
 
-def other_order(group: Any, field: bytes) -> ValueError:
+def other_order(group: AnyGroup, field: bytes) -> ValueError:
     """Return the error of a loop whose order_by is not that of its group."""
     return ValueError(
         f"messages of the group {decode(group.key)!r} of {decode(group.stream.key)!r} are handed out in the order of "

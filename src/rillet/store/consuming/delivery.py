@@ -59,16 +59,16 @@ from rillet.store.consuming.delays import LOOK_UNUSED, Delays, other_order
 from rillet.store.consuming.delivery_options import DeliveryOptions, End
 from rillet.store.consuming.leases import Leases
 from rillet.store.consuming.prefetch import Prefetched, Search, still_pending
-from rillet.store.entry import T, stream_part, stream_parts
-from rillet.store.message import Message, new_messages, old_messages
+from rillet.store.entry import stream_part, stream_parts
+from rillet.store.message import Delivered, M, new_messages, old_messages
 from rillet.store.typed.forms import InvalidField
 
 if TYPE_CHECKING:
     from rillet.store.arguments.conditions import Conditions
-    from rillet.store.group import Consumer
+    from rillet.store.message import AnyConsumer
 
 LOGGER = logger("store")
-Step: TypeAlias = "Command | tuple[Message[Any], ...] | InvalidEntry"
+Step: TypeAlias = "Command | tuple[Delivered[Any], ...] | InvalidEntry"
 Steps: TypeAlias = Generator[Step, Any, Result]
 
 MOST_TAKEN = 1000  # messages that one command takes in an order by key
@@ -76,7 +76,7 @@ PAGE = 100  # pending messages that one command lists
 CURRENT = 0.005  # seconds for which a list of pending messages is current
 
 
-def delivery(consumers: Sequence[Consumer[Any]], options: DeliveryOptions, end: End, prefetched: Prefetched,
+def delivery(consumers: Sequence[AnyConsumer], options: DeliveryOptions, end: End, prefetched: Prefetched,
              leases: Leases) -> Steps[None]:  # fmt: skip
     """Yield the commands of a consumer in order, receive their replies with send(), and yield tuples of messages.
 
@@ -85,7 +85,7 @@ def delivery(consumers: Sequence[Consumer[Any]], options: DeliveryOptions, end: 
     """
     delays = Delays([consumer.group for consumer in consumers], options.order_field)
     loop = Loop(options, end, prefetched, leases, options.conditions())
-    late: list[Consumer[Any]] = []
+    late: list[AnyConsumer] = []
     if not end.requested():
         late = yield from _look(consumers, delays)
     if options.order_by is not None:
@@ -137,13 +137,13 @@ class Loop:
     conditions: Conditions | None = None
 
 
-def _fresh(consumers: Sequence[Consumer[Any]], size: int, block: float | None,
-           loop: Loop) -> Commands[list[Message[Any]]]:  # fmt: skip
+def _fresh(consumers: Sequence[AnyConsumer], size: int, block: float | None,
+           loop: Loop) -> Commands[list[Delivered[Any]]]:  # fmt: skip
     """Return new messages, up to `size` of each stream; block: how long to wait for one, None not to wait."""
-    fresh: list[Message[Any]] = []
+    fresh: list[Delivered[Any]] = []
     if loop.conditions is None:
         for argv in read_commands(consumers, size, block):
-            fresh += new_messages_of((yield argv), consumers)
+            fresh += new_messages_of((yield argv), consumers, consumers[0]._message_class)
         return fresh
     from rillet.store.consuming.filter_steps import read  # only loops with where import the scripts
 
@@ -153,7 +153,7 @@ def _fresh(consumers: Sequence[Consumer[Any]], size: int, block: float | None,
         while more and not loop.end.requested():
             others = loop.options.others
             more, after, rows = yield read(consumer.group, consumer.key, size, others, loop.conditions.words)
-            fresh += new_messages(rows, consumer)
+            fresh += new_messages(rows, consumer, consumer._message_class)
             more = more and not rows
             last[consumer.group.stream.key] = after
     if not fresh and block is not None and all(last.values()):
@@ -161,7 +161,7 @@ def _fresh(consumers: Sequence[Consumer[Any]], size: int, block: float | None,
     return fresh
 
 
-def _wanted(consumer: Consumer[Any], rows: Sequence[Any], loop: Loop) -> Commands[Sequence[Any]]:
+def _wanted(consumer: AnyConsumer, rows: Sequence[Any], loop: Loop) -> Commands[Sequence[Any]]:
     """Return the rows of a pending list whose entries match `where`, or are deleted; others are treated as skipped."""
     if loop.conditions is None or not rows:
         return rows
@@ -174,7 +174,7 @@ def _wanted(consumer: Consumer[Any], rows: Sequence[Any], loop: Loop) -> Command
     return [row for row, wanted in zip(rows, found, strict=True) if wanted]
 
 
-def _in_turn(consumers: Sequence[Consumer[Any]], delays: Delays, loop: Loop) -> Steps[None]:
+def _in_turn(consumers: Sequence[AnyConsumer], delays: Delays, loop: Loop) -> Steps[None]:
     """Hand out messages in the order of their keys, as `delivery` does without one."""
     options, end, prefetched = loop.options, loop.end, loop.prefetched
     turns = [Turns() for _ in consumers]
@@ -239,7 +239,7 @@ class Turns:
         self._behind = False  # whether messages wait behind others
         self._next = monotonic() + LOOK_UNUSED
 
-    def take(self, consumer: Consumer[Any], most: int, loop: Loop) -> Commands[list[Message[Any]]]:
+    def take(self, consumer: AnyConsumer, most: int, loop: Loop) -> Commands[list[Delivered[Any]]]:
         """Take up to `most` messages of different keys; those that were delivered too often go to the dead letters."""
         from rillet.store.consuming.order_steps import take  # only loops with order_by import the scripts
 
@@ -256,7 +256,8 @@ class Turns:
         self.more, self._wait, self._behind = bool(more), wait / 1e6, behind > 0
         messages = []
         for raw_id, flat, deliveries, spent in rows:
-            message = Message(raw_id, flat, group, None if deliveries > 1 else 0, deliveries, consumer.key)
+            idle_ms = None if deliveries > 1 else 0
+            message = consumer._message_class(raw_id, flat, group, idle_ms, deliveries, consumer.key)
             message.fenced, message.turn = True, options.turn
             if spent:
                 yield from _discard(message, options)
@@ -265,7 +266,7 @@ class Turns:
         self.more = self.more or len(messages) < len(rows)
         return messages
 
-    def free(self, consumer: Consumer[Any], restarted: bool) -> Commands[int]:
+    def free(self, consumer: AnyConsumer, restarted: bool) -> Commands[int]:
         """Give the turn to keys whose message is gone; restarted: also to those of this consumer; return how many."""
         from rillet.store.consuming.order_steps import free
 
@@ -287,14 +288,14 @@ class Turns:
         return 0.0 if self._wait < 0 else max(0.001, self._wait)
 
 
-def _waited(consumers: Sequence[Consumer[Any]], last: dict[bytes, bytes], block: float) -> Commands[None]:
+def _waited(consumers: Sequence[AnyConsumer], last: dict[bytes, bytes], block: float) -> Commands[None]:
     """Wait until one of the streams has an entry after its ID; block: for so many seconds, 0 without limit."""
     for keys in by_slot(consumers[0].store, list(last), True):
         head = [b"XREAD", b"COUNT", b"1", b"BLOCK", milliseconds_in(block, "block"), b"STREAMS"]
         yield [*head, *keys, *[last[key] for key in keys]]
 
 
-def _look(consumers: Sequence[Consumer[Any]], delays: Delays) -> Commands[list[Consumer[Any]]]:
+def _look(consumers: Sequence[AnyConsumer], delays: Delays) -> Commands[list[AnyConsumer]]:
     """Move the entries that are due to their streams; return the consumers in whose group a retry is due."""
     late = []
     delays.began()
@@ -333,7 +334,7 @@ class Collection:
         return True
 
 
-def _collected(consumers: Sequence[Consumer[Any]], loop: Loop) -> Steps[None]:
+def _collected(consumers: Sequence[AnyConsumer], loop: Loop) -> Steps[None]:
     """Collect silent consumers, and hand out their messages."""
     assert loop.options.collect is not None
     idle_ms = int(milliseconds_in(loop.options.collect))
@@ -349,7 +350,7 @@ def _collected(consumers: Sequence[Consumer[Any]], loop: Loop) -> Steps[None]:
             start = b"(" + page[-1][0]
 
 
-def _collect(consumer: Consumer[Any], options: DeliveryOptions) -> Commands[bool]:
+def _collect(consumer: AnyConsumer, options: DeliveryOptions) -> Commands[bool]:
     """Collect silent consumers; return whether they had messages."""
     assert options.collect is not None
     more, moved, in_order, idle_ms = True, False, True, int(milliseconds_in(options.collect))
@@ -365,14 +366,14 @@ def _collect(consumer: Consumer[Any], options: DeliveryOptions) -> Commands[bool
     return moved
 
 
-def _retried(consumer: Consumer[Any], loop: Loop) -> Steps[bool]:
+def _retried(consumer: AnyConsumer, loop: Loop) -> Steps[bool]:
     """Hand out messages whose retry is due; return whether there may be more of them."""
     rows = yield due_retries(consumer.group)
     yield from _claimed(consumer, rows, -1, loop)
     return len(rows) == STEP_SIZE
 
 
-def _claimed(consumer: Consumer[Any], rows: Sequence[Any], least: int, loop: Loop) -> Steps[bool]:
+def _claimed(consumer: AnyConsumer, rows: Sequence[Any], least: int, loop: Loop) -> Steps[bool]:
     """Claim and hand out the messages of a pending list that were idle for so many ms; return whether there were any.
 
     least: -1 for messages whose retry is due.
@@ -390,7 +391,7 @@ def _claimed(consumer: Consumer[Any], rows: Sequence[Any], least: int, loop: Loo
     return found
 
 
-def _without_retry(consumer: Consumer[Any], rows: Sequence[Any]) -> Commands[Sequence[Any]]:
+def _without_retry(consumer: AnyConsumer, rows: Sequence[Any]) -> Commands[Sequence[Any]]:
     """Return the rows of a pending list except messages that wait for their retry."""
     group = consumer.group
     if not group.has_retries or not rows:
@@ -399,7 +400,7 @@ def _without_retry(consumer: Consumer[Any], rows: Sequence[Any]) -> Commands[Seq
     return [row for row, time in zip(rows, times, strict=True) if time is None]
 
 
-def _own(consumer: Consumer[Any], loop: Loop) -> Steps[None]:
+def _own(consumer: AnyConsumer, loop: Loop) -> Steps[None]:
     """Hand out the messages that are pending for the consumer from before."""
     options, end = loop.options, loop.end
     start = b"-"
@@ -425,7 +426,7 @@ def _own(consumer: Consumer[Any], loop: Loop) -> Steps[None]:
                 break
 
 
-def _stale(consumers: Sequence[Consumer[Any]], search: Search, loop: Loop) -> Steps[bool]:
+def _stale(consumers: Sequence[AnyConsumer], search: Search, loop: Loop) -> Steps[bool]:
     """Hand out messages that were pending for claim_idle seconds; return whether there may be more of them."""
     claim_idle = loop.options.claim_idle
     if claim_idle is None:
@@ -454,8 +455,8 @@ def _units(rows: Sequence[Any], options: DeliveryOptions) -> list[Sequence[Any]]
 
 
 def _taken(
-    consumer: Consumer[Any], rows: Sequence[Any], idle_ms: int, options: DeliveryOptions
-) -> Commands[list[Message[Any]]]:
+    consumer: AnyConsumer, rows: Sequence[Any], idle_ms: int, options: DeliveryOptions
+) -> Commands[list[Delivered[Any]]]:
     """Claim pending messages that are idle for so long, and count their deliveries; return them.
 
     rows: the part of the pending list with the messages. Failed messages go to the dead letters instead. Redis removes
@@ -467,13 +468,13 @@ def _taken(
     for raw_id in failed:
         count = before.pop(raw_id)
         reply = yield _claim(consumer, idle_ms, [raw_id], count)
-        for message in old_messages(reply, consumer):
+        for message in old_messages(reply, consumer, consumer._message_class):
             message.deliveries = count
             yield from _discard(message, options)
     if not before:
         return []
     reply = yield _claim(consumer, idle_ms, list(before))
-    messages = old_messages(reply, consumer)
+    messages = old_messages(reply, consumer, consumer._message_class)
     for message in messages:
         message.deliveries = before.pop(message.raw_id) + 1
     if None in reply:
@@ -483,7 +484,7 @@ def _taken(
     return messages
 
 
-def _claim(consumer: Consumer[Any], idle_ms: int, ids: Sequence[bytes], deliveries: int | None = None) -> list[bytes]:
+def _claim(consumer: AnyConsumer, idle_ms: int, ids: Sequence[bytes], deliveries: int | None = None) -> list[bytes]:
     """Return the command that claims messages, except those whose retry is not due; -1 ms: only those that are due."""
     group = consumer.group
     if group.has_retries:
@@ -492,13 +493,13 @@ def _claim(consumer: Consumer[Any], idle_ms: int, ids: Sequence[bytes], deliveri
     return [b"XCLAIM", group.stream.key, group.key, consumer.key, b"%d" % idle_ms, *ids, *count]
 
 
-def _discard(message: Message[Any], options: DeliveryOptions) -> Commands[None]:
+def _discard(message: Delivered[Any], options: DeliveryOptions) -> Commands[None]:
     """Move a failed message to the dead letters, or drop it."""
     letters = options.dead_letters
     yield from given_up(message, None if letters is None else dead_letter(encode_name(letters), message))
 
 
-def given_up(message: Message[Any], letter: list[bytes] | None) -> Commands[None]:
+def given_up(message: Delivered[Any], letter: list[bytes] | None) -> Commands[None]:
     """Write a dead letter, if there is one, and acknowledge its message, if that still belongs to the consumer.
 
     It is one step (consuming/atomic_steps.py): a worker that was paused before gives up no message that another one
@@ -521,7 +522,7 @@ def given_up(message: Message[Any], letter: list[bytes] | None) -> Commands[None
 
 
 def read_commands(
-    consumers: Sequence[Consumer[Any]], count: int, block: Seconds | None, noack: bool = False,
+    consumers: Sequence[AnyConsumer], count: int, block: Seconds | None, noack: bool = False,
     claim_idle: Seconds | None = None,
 ) -> list[list[bytes]]:  # fmt: skip
     """Return the XREADGROUP of new messages of several streams: one command, or one for each slot of a cluster."""
@@ -531,7 +532,7 @@ def read_commands(
 
 
 def read_options(
-    consumer: Consumer[Any], count: int, block: Seconds | None, noack: bool, claim_idle: Seconds | None
+    consumer: AnyConsumer, count: int, block: Seconds | None, noack: bool, claim_idle: Seconds | None
 ) -> list[bytes]:
     """Return the XREADGROUP of a consumer up to its STREAMS."""
     argv = [b"XREADGROUP", b"GROUP", consumer.group.key, consumer.key, b"COUNT", integer_of(count, "count", 1)]
@@ -544,15 +545,15 @@ def read_options(
     return argv
 
 
-def new_messages_of(reply: Any, consumers: Sequence[Consumer[T]]) -> list[Message[T]]:
+def new_messages_of(reply: Any, consumers: Sequence[AnyConsumer], kind: type[M]) -> list[M]:
     """Return the messages of an XREADGROUP reply with several streams."""
     if len(consumers) == 1:
-        return new_messages(stream_part(reply), consumers[0])
+        return new_messages(stream_part(reply), consumers[0], kind)
     by_key = {consumer.group.stream.key: consumer for consumer in consumers}
-    return [message for key, part in stream_parts(reply) for message in new_messages(part, by_key[key])]
+    return [message for key, part in stream_parts(reply) for message in new_messages(part, by_key[key], kind)]
 
 
-def counted(consumer: Consumer[Any], messages: list[Message[T]]) -> Commands[list[Message[T]]]:
+def counted(consumer: AnyConsumer, messages: list[M]) -> Commands[list[M]]:
     """Set the delivery counts of old messages (XPENDING); return the messages that still belong to the consumer."""
     if not messages:
         return messages
@@ -563,7 +564,7 @@ def counted(consumer: Consumer[Any], messages: list[Message[T]]) -> Commands[lis
     return kept
 
 
-def valued(messages: list[Message[T]], pending: bool = True) -> Commands[list[Message[T]]]:
+def valued(messages: list[M], pending: bool = True) -> Commands[list[M]]:
     """Set the values of messages of typed streams; return the valid ones, and treat the others as on_invalid says.
 
     pending: whether the messages are pending; those of a read with noack are not.
@@ -575,13 +576,13 @@ def valued(messages: list[Message[T]], pending: bool = True) -> Commands[list[Me
 
 
 def _valid_before(
-    messages: list[Message[T]], options: DeliveryOptions | None, pending: bool = True
-) -> Commands[tuple[list[Message[T]], InvalidEntry | None]]:
+    messages: list[M], options: DeliveryOptions | None, pending: bool = True
+) -> Commands[tuple[list[M], InvalidEntry | None]]:
     """Set the values of messages up to the first whose error must be raised; return the valid ones, and the error.
 
     options: those of messages(); None for other reads, which raise at each delivery.
     """
-    valid: list[Message[T]] = []
+    valid: list[M] = []
     for message in messages:
         problem = _problem(message, None if options is None else options.order_field)
         if problem is None:
@@ -591,7 +592,7 @@ def _valid_before(
     return valid, None
 
 
-def _problem(message: Message[Any], order_by: bytes | None) -> InvalidEntry | None:
+def _problem(message: Delivered[Any], order_by: bytes | None) -> InvalidEntry | None:
     """Set the value of a message of a typed stream; return the error of an invalid one, or of one without a key."""
     stream = message.group.stream
     if order_by is not None and find_field(message.flat, order_by) is None:
@@ -607,7 +608,7 @@ def _problem(message: Message[Any], order_by: bytes | None) -> InvalidEntry | No
     return None
 
 
-def _set_aside(message: Message[Any], problem: InvalidEntry, options: DeliveryOptions | None,
+def _set_aside(message: Delivered[Any], problem: InvalidEntry, options: DeliveryOptions | None,
                pending: bool) -> Commands[bool]:  # fmt: skip
     """Leave an invalid message pending, acknowledge it, or move it to the dead letters; False to raise the error."""
     action = message.group.stream.on_invalid
@@ -629,7 +630,7 @@ def _set_aside(message: Message[Any], problem: InvalidEntry, options: DeliveryOp
     return True
 
 
-def _bury(message: Message[Any], problem: InvalidEntry, key: bytes, pending: bool) -> Commands[None]:
+def _bury(message: Delivered[Any], problem: InvalidEntry, key: bytes, pending: bool) -> Commands[None]:
     """Move an invalid message to a dead-letter stream."""
     letter = [*dead_letter(key, message), b"_error", encode(problem.reason)]
     try:
@@ -642,7 +643,7 @@ def _bury(message: Message[Any], problem: InvalidEntry, key: bytes, pending: boo
     LOGGER.warning("%s: acknowledged and written to %s", problem, decode(key))
 
 
-def dead_letter(key: bytes, message: Message[Any]) -> list[bytes]:
+def dead_letter(key: bytes, message: Delivered[Any]) -> list[bytes]:
     """Return the XADD that writes a message to a dead-letter stream: its fields, and its origin."""
     group = message.group
     from rillet.store.consuming.dead_letters import letter  # most loops give nothing up

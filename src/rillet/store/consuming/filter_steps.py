@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from rillet.store.consuming.atomic_steps import evaluate
 
 if TYPE_CHECKING:
-    from rillet.store.consuming.prefetch import GroupLike
+    from rillet.store.message import AnyGroup
 
 SEARCHED = 1000
 """The most entries that one call of `search` examines."""
@@ -108,7 +108,7 @@ def search(stream: bytes, command: bytes, start: bytes, end: bytes, most: int, w
     return evaluate(_SEARCH, [stream], command, start, end, b"%d" % most, b"%d" % SEARCHED, *where)
 
 
-def read(group: GroupLike, consumer: bytes, most: int, others: bytes, where: Sequence[bytes]) -> list[bytes]:
+def read(group: AnyGroup, consumer: bytes, most: int, others: bytes, where: Sequence[bytes]) -> list[bytes]:
     """Return the command that reads up to `most` new messages that match; see _READ."""
     return evaluate(_READ, [group.stream.key], group.key, consumer, b"%d" % most, others, *where)
 

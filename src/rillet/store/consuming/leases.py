@@ -31,6 +31,7 @@ from rillet.store.consuming.delays import Backoff, due_time
 
 if TYPE_CHECKING:
     from rillet.store.consuming.prefetch import Prefetched
+    from rillet.store.message import Delivered
     from rillet.store.store import Store
 
 LOGGER = logger("store")
@@ -49,7 +50,7 @@ class Leases:
 
     def __init__(self, consumer: bytes, backoff: Backoff | None, max_deliveries: int | None, fenced: bool,
                  turn: bytes | None = None, leased: bool = True) -> None:  # fmt: skip
-        self.handed: Sequence[Any] = ()
+        self.handed: Sequence[Delivered[Any]] = ()
         self.fenced = fenced
         self.turn = turn
         self._leased = leased
@@ -57,7 +58,7 @@ class Leases:
         self._backoff = backoff
         self._max_deliveries = max_deliveries
 
-    def began(self, messages: Sequence[Any]) -> None:
+    def began(self, messages: Sequence[Delivered[Any]]) -> None:
         """Note the messages that are handed out now."""
         if self._leased:
             for message in messages:
@@ -83,7 +84,7 @@ class Leases:
 
     def renew(self) -> Commands[None]:
         """Renew the messages in the handler; forget those that are lost."""
-        lost: list[Any] = []
+        lost: list[Delivered[Any]] = []
         for message in self.handed:
             if not message.settled:
                 (*gone,) = yield lease(message.group, self._consumer, b"renew", [message])

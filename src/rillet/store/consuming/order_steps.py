@@ -61,7 +61,7 @@ from rillet.store.consuming.atomic_steps import NOW, ORDER, STEP_SIZE, evaluate,
 from rillet.store.consuming.filter_steps import LAST, WHERE
 
 if TYPE_CHECKING:
-    from rillet.store.consuming.prefetch import GroupLike
+    from rillet.store.message import AnyGroup
 
 READS = 200
 """The most messages that one call of `take` reads, adopts or removes."""
@@ -224,7 +224,7 @@ return {redis.call('HGET', ordered, ''), found}
 """
 
 
-def take(group: GroupLike, consumer: bytes, field: bytes, most: int, next_ones: int, turn: bytes, limit: int | None,
+def take(group: AnyGroup, consumer: bytes, field: bytes, most: int, next_ones: int, turn: bytes, limit: int | None,
          start: bytes, where: Sequence[bytes]) -> list[bytes]:  # fmt: skip
     """Return the command that takes up to `most` messages, each of another key, for a consumer; see _TAKE.
 
@@ -234,7 +234,7 @@ def take(group: GroupLike, consumer: bytes, field: bytes, most: int, next_ones: 
     return evaluate(_TAKE, keys_in_order(group), group.key, consumer, *args)
 
 
-def free(group: GroupLike, consumer: bytes, restarted: bool, place: int) -> list[bytes]:
+def free(group: AnyGroup, consumer: bytes, restarted: bool, place: int) -> list[bytes]:
     """Return the command that frees keys whose message is gone; `restarted`: also those of this consumer.
 
     It examines STEP_SIZE keys from `place` on; its reply is the next place, or -1, and how many keys were freed.
@@ -243,7 +243,7 @@ def free(group: GroupLike, consumer: bytes, restarted: bool, place: int) -> list
                     b"%d" % STEP_SIZE)  # fmt: skip
 
 
-def held(group: GroupLike, count: int) -> list[bytes]:
+def held(group: AnyGroup, count: int) -> list[bytes]:
     """Return the command that lists up to `count` keys with messages; see _HELD."""
     return evaluate(_HELD, keys_in_order(group), group.key, b"%d" % count)
 

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from rillet.loggers import logger
 from rillet.real_time import monotonic
@@ -42,6 +42,7 @@ from rillet.store.consuming.atomic_steps import keep
 
 if TYPE_CHECKING:
     from rillet.store.command_steps import Commands
+    from rillet.store.message import AnyGroup, Delivered
 
 LOGGER = logger("store")
 CHECK_AFTER = 0.01  # seconds after which a message is checked before it is handed out
@@ -50,22 +51,6 @@ AHEAD = 0.02  # seconds of work that a loop reads ahead
 SLOW_START = 8  # messages that are read one at a time before the loop reads ahead
 SEARCH_SHARE = 20  # a search that took t seconds is repeated after 20 t at the earliest
 PREFETCH = 50  # the default of messages(prefetch=...) if deliveries are counted
-
-
-class _Stream(Protocol):
-    key: bytes
-
-
-class GroupLike(Protocol):
-    """A Group or an AsyncGroup."""
-
-    key: bytes
-    has_retries: bool
-    token: bytes | None
-
-    @property
-    def stream(self) -> _Stream:
-        """The stream of the group."""
 
 
 class Pace:
@@ -134,7 +119,7 @@ class Prefetched:
                  "_turn", "_uncounted", "_warned", "messages")  # fmt: skip
 
     def __init__(self, consumer: bytes, counts: bool, claim_idle: float | None, turn: bytes | None = None) -> None:
-        self.messages: deque[Any] = deque()
+        self.messages: deque[Delivered[Any]] = deque()
         self._consumer = consumer
         self._counts = counts
         self._claim_idle = claim_idle or 0.0
@@ -143,10 +128,10 @@ class Prefetched:
         self._turn = turn
         self._since = 0.0  # when the leases of the messages began
         self._uncounted: set[int] = set()  # the id() of messages
-        self._handed: list[Any] = []  # messages that were handed out and not counted yet
+        self._handed: list[Delivered[Any]] = []  # messages that were handed out and not counted yet
         self._warned = False
 
-    def fill(self, messages: Sequence[Any], size: int) -> Commands[None]:
+    def fill(self, messages: Sequence[Delivered[Any]], size: int) -> Commands[None]:
         """Add messages that were just read or claimed; the first `size` are handed out next."""
         self.messages.extend(messages)
         self._since = monotonic()
@@ -161,17 +146,17 @@ class Prefetched:
                 else:
                     yield self._claim(same, 0, _count(same))
 
-    def fill_in_turn(self, messages: Sequence[Any], size: int) -> None:
+    def fill_in_turn(self, messages: Sequence[Delivered[Any]], size: int) -> None:
         """Add messages of which the server has counted the hand-outs of the first `size` only: the read did this."""
         self.messages.extend(messages)
         self._since = monotonic()
         self._uncounted.update(map(id, messages[size:]))
 
-    def put_back(self, messages: Sequence[Any]) -> None:
+    def put_back(self, messages: Sequence[Delivered[Any]]) -> None:
         """Add messages again that `next` returned, to be handed out next."""
         self.messages.extendleft(reversed(messages))
 
-    def next(self, size: int) -> list[Any] | None:
+    def next(self, size: int) -> list[Delivered[Any]] | None:
         """Take out the next messages, up to `size`; return None if they must be checked."""
         messages = self.messages
         if monotonic() - self._since >= self._check_after:
@@ -185,7 +170,7 @@ class Prefetched:
                     self._handed.append(message)
         return some
 
-    def checked(self, size: int) -> Commands[list[Any]]:
+    def checked(self, size: int) -> Commands[list[Delivered[Any]]]:
         """Take out the next messages, up to `size`; return those that still belong to this loop.
 
         Their hand-outs are counted, and the leases of all messages renewed if that is due.
@@ -197,7 +182,7 @@ class Prefetched:
         if renews:
             others += self.messages
             self._since = monotonic()
-        calls: list[tuple[list[Any], Sequence[bytes]]] = [(same, _count(same, 1)) for same in _alike(new)]
+        calls: list[tuple[list[Delivered[Any]], Sequence[bytes]]] = [(same, _count(same, 1)) for same in _alike(new)]
         kept = yield from self._renewed(calls + [(same, ()) for same in _alike(others)])
         for message in new:
             message.deliveries += 1
@@ -250,14 +235,15 @@ class Prefetched:
 
     # -- leases ------------------------------------------------------------------------------------------
 
-    def _claim(self, same: Sequence[Any], idle_ms: int, options: Sequence[bytes]) -> list[bytes]:
+    def _claim(self, same: Sequence[Delivered[Any]], idle_ms: int, options: Sequence[bytes]) -> list[bytes]:
         """Return the XCLAIM that renews messages of one group if they were idle for so long."""
         group = same[0].group
         return [b"XCLAIM", group.stream.key, group.key, self._consumer, b"%d" % idle_ms,
                 *[message.raw_id for message in same], *options, b"JUSTID"]  # fmt: skip
 
     def _renewed(
-        self, calls: Sequence[tuple[list[Any], Sequence[bytes]]], ends: bool = False, gives_back: bool = False
+        self, calls: Sequence[tuple[list[Delivered[Any]], Sequence[bytes]]], ends: bool = False,
+        gives_back: bool = False,
     ) -> Commands[set[int]]:  # fmt: skip
         """Claim the messages of each call again, with its options; return the id() of those that belong to this loop.
 
@@ -278,14 +264,14 @@ class Prefetched:
                 kept.update(id(message) for message, _ in own if message.raw_id in claimed)
         return kept
 
-    def _kept(self, same: Sequence[Any], deliveries: int, options: Sequence[bytes],
+    def _kept(self, same: Sequence[Delivered[Any]], deliveries: int, options: Sequence[bytes],
               turn: bytes | None = None) -> Commands[set[int]]:  # fmt: skip
         """Renew messages of a group that may have retries, in one step; return the id() of those of this loop."""
         ids = [one.raw_id for one in same]
         found = set((yield keep(same[0].group, self._consumer, deliveries, options, ids, turn)))
         return {id(message) for message in same if message.raw_id in found}
 
-    def _listed(self, same: Sequence[Any], ends: bool) -> Commands[list[tuple[Any, int]]]:
+    def _listed(self, same: Sequence[Delivered[Any]], ends: bool) -> Commands[list[tuple[Delivered[Any], int]]]:
         """Return those messages of one group that are unchanged on the server, with their idle times in ms."""
         group = same[0].group
         found = yield from still_pending(same, self._consumer)
@@ -294,7 +280,7 @@ class Prefetched:
             self._warn(group)
         return [(message, max(0, idle)) for message, idle, count in own if message.deliveries == count]
 
-    def _warn(self, group: GroupLike) -> None:
+    def _warn(self, group: AnyGroup) -> None:
         if not self._warned:
             self._warned = True
             LOGGER.warning(
@@ -303,7 +289,7 @@ class Prefetched:
             )  # fmt: skip
 
 
-def still_pending(same: Sequence[Any], consumer: bytes) -> Commands[dict[bytes, tuple[int, int]]]:
+def still_pending(same: Sequence[Delivered[Any]], consumer: bytes) -> Commands[dict[bytes, tuple[int, int]]]:
     """Return the idle time in ms and the deliveries of those messages of one group that are pending for a consumer."""
     group = same[0].group
     missing = {message.raw_id for message in same}
@@ -321,14 +307,14 @@ def still_pending(same: Sequence[Any], consumer: bytes) -> Commands[dict[bytes, 
     return found
 
 
-def _count(same: Sequence[Any], more: int = 0) -> tuple[bytes, bytes]:
+def _count(same: Sequence[Delivered[Any]], more: int = 0) -> tuple[bytes, bytes]:
     """Return the option that sets the deliveries of messages with the same number."""
     return b"RETRYCOUNT", b"%d" % (same[0].deliveries + more)
 
 
-def _alike(messages: Iterable[Any]) -> list[list[Any]]:
+def _alike(messages: Iterable[Any]) -> list[list[Delivered[Any]]]:
     """Return the messages in lists of one group and one number of deliveries, for which one XCLAIM suffices."""
-    found: dict[tuple[Any, int], list[Any]] = {}
+    found: dict[tuple[Delivered[Any], int], list[Delivered[Any]]] = {}
     for message in messages:
         found.setdefault((message.group, message.deliveries), []).append(message)
     return list(found.values())

@@ -14,7 +14,7 @@ for one partition after the other, for LOOK seconds each.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rillet.errors import NoGroup
 from rillet.real_time import monotonic
@@ -25,17 +25,20 @@ from rillet.store.consuming.delivery import Collection, Loop, Steps, _collect, _
 from rillet.store.consuming.delivery_options import DeliveryOptions, End
 from rillet.store.consuming.leases import Leases
 from rillet.store.consuming.prefetch import Pace
-from rillet.store.message import Message, new_messages, old_messages
+from rillet.store.message import Delivered, new_messages, old_messages
 from rillet.store.partitions import scripts
 from rillet.store.partitions.layout import SEALED
 from rillet.store.partitions.share import HOLD, Partition, PartitionPrefetched, Share
 from rillet.store.partitions.upkeep import advanced, moved, reset
 
 if TYPE_CHECKING:
+    from rillet.store.aio.partitions.group import AsyncPartitionedConsumer
     from rillet.store.partitions.group import PartitionedConsumer
 
+    AnyPartitionedConsumer: TypeAlias = PartitionedConsumer[Any] | AsyncPartitionedConsumer[Any]
 
-def partition_delivery(reader: PartitionedConsumer[Any], options: DeliveryOptions, end: End,
+
+def partition_delivery(reader: AnyPartitionedConsumer, options: DeliveryOptions, end: End,
                        prefetched: PartitionPrefetched, leases: Leases,
                        order_by: bytes | None = None) -> Steps[None]:  # fmt: skip
     """Yield commands, receive their replies with send(), and yield tuples of messages, and InvalidEntry, to raise.
@@ -76,7 +79,7 @@ def partition_delivery(reader: PartitionedConsumer[Any], options: DeliveryOption
         share.woke((yield share.wait(reader.store, end.block())), several)
 
 
-def _balanced(reader: PartitionedConsumer[Any], share: Share, joins: bool) -> Commands[None]:
+def _balanced(reader: AnyPartitionedConsumer, share: Share, joins: bool) -> Commands[None]:
     """Renew the lease; give partitions back, and take others; begin the next epoch if this one is done."""
     again = True
     while again:
@@ -123,7 +126,7 @@ def _served(part: Partition, share: Share, loop: Loop, pace: Pace, look: float) 
     if rows:
         part.after = part.after if state else rows[-1][0]
         part.ready = part.ready or sealed  # to read again when these are acknowledged
-        messages = new_messages(rows, part.consumer)
+        messages = new_messages(rows, part.consumer, part.consumer._message_class)
         for message in messages[first:]:
             message.deliveries = 0
         pace.began()
@@ -170,8 +173,8 @@ def _resumed(part: Partition, share: Share, loop: Loop) -> Steps[bool]:
     return bool(last)
 
 
-def _messages(part: Partition, rows: Sequence[Any]) -> list[Message[Any]]:
-    messages = old_messages([row[0] for row in rows], part.consumer)
+def _messages(part: Partition, rows: Sequence[Any]) -> list[Delivered[Any]]:
+    messages = old_messages([row[0] for row in rows], part.consumer, part.consumer._message_class)
     for message, row in zip(messages, rows, strict=True):
         message.deliveries = row[1]
     return messages

@@ -26,7 +26,7 @@ from rillet.keyspace.helper_keys import owner_key
 from rillet.loggers import logger
 from rillet.real_time import monotonic
 from rillet.store.arguments.encoding import decode, parse_id
-from rillet.store.arguments.slots import by_slot
+from rillet.store.arguments.slots import HasTransport, by_slot
 from rillet.store.command_steps import Commands
 from rillet.store.consuming.leases import Leases
 from rillet.store.consuming.prefetch import Prefetched
@@ -35,6 +35,7 @@ from rillet.store.partitions.layout import SEALED
 
 if TYPE_CHECKING:
     from rillet.store.consuming.delivery_options import DeliveryOptions
+    from rillet.store.message import AnyConsumer, Delivered
 
 LOGGER = logger("store")
 LEASE = 30.0  # seconds; claim_idle, if it is not given
@@ -55,7 +56,7 @@ class Partition:
 
     __slots__ = ("after", "behind", "consumer", "due", "number", "ready", "token", "until")
 
-    def __init__(self, number: int, token: int, consumer: Any) -> None:
+    def __init__(self, number: int, token: int, consumer: AnyConsumer) -> None:
         self.number, self.token, self.consumer = number, token, consumer
         self.behind: bytes | None = b"-"
         self.ready = True
@@ -65,8 +66,7 @@ class Partition:
     @property
     def key(self) -> bytes:
         """The key of its stream."""
-        key: bytes = self.consumer.group.stream.key
-        return key
+        return self.consumer.group.stream.key
 
     def fall_back(self, id: bytes) -> None:
         """Hand out the pending messages from that ID on before new ones."""
@@ -85,7 +85,7 @@ class Share:
                  "group", "instance", "lease", "members", "name", "next", "parts", "until")  # fmt: skip
 
     def __init__(self, name: bytes, group: bytes, consumer: bytes, lease: float,
-                 consumer_of: Callable[[int, int, int, int], Any]) -> None:  # fmt: skip
+                 consumer_of: Callable[[int, int, int, int], AnyConsumer]) -> None:  # fmt: skip
         self.name, self.group, self.consumer, self.lease = name, group, consumer, lease
         self.consumer_of = consumer_of
         self.instance = os.urandom(8).hex().encode()
@@ -182,12 +182,12 @@ class Share:
         start = self._turn % len(parts) if parts else 0
         return parts[start:] + parts[:start]
 
-    def part_of(self, message: Any) -> Partition | None:
+    def part_of(self, message: Delivered[Any]) -> Partition | None:
         """Return the partition of a message, unless it is lost."""
         key = message.group.stream.key
         return next((part for part in self.parts.values() if part.key == key), None)
 
-    def wait(self, store: Any, block: float | None) -> list[bytes]:
+    def wait(self, store: HasTransport, block: float | None) -> list[bytes]:
         """Return the command that waits for new entries in the partitions, for at most `block` seconds (0: no limit).
 
         None does not wait. It reads no entry into the group. It also waits no longer than until something else is due.

@@ -13,21 +13,21 @@ from rillet.errors import NoGroup
 from rillet.keyspace.helper_keys import consumers_key
 from rillet.store import PublicNames
 from rillet.store.aio.command_steps import drive
-from rillet.store.aio.delivery import Steps
 from rillet.store.aio.group import AsyncConsumer, AsyncGroup, AsyncMessageReader, _by_group
 from rillet.store.aio.message import AsyncMessage
-from rillet.store.aio.partitions.delivery import partition_delivery
 from rillet.store.aio.stream import AsyncStream
 from rillet.store.arguments.durations import seconds_in
 from rillet.store.arguments.encoding import decode, encode_name
 from rillet.store.arguments.policies import RefPolicy
 from rillet.store.arguments.positions import Position, encode_after, encode_before
 from rillet.store.command_steps import Commands
+from rillet.store.consuming.delivery import Steps
 from rillet.store.consuming.delivery_options import DeliveryOptions, End
 from rillet.store.consuming.leases import Leases
 from rillet.store.consuming.prefetch import Prefetched
 from rillet.store.entry import T, pairs_in
 from rillet.store.info_records import groups_of
+from rillet.store.partitions.delivery import partition_delivery
 from rillet.store.partitions.group import PartitionedGroupInfo, _consumers_of
 from rillet.store.partitions.layout import keys_of
 from rillet.store.partitions.share import LEASE, PartitionLeases, PartitionPrefetched, Share
