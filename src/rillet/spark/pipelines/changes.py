@@ -35,8 +35,7 @@ from rillet.spark.pipelines import cli_arguments, cli_common
 from rillet.spark.pipelines.archive import SMALL_FILES, TARGET, ArchiveSummary, FileOptions, merge_small
 from rillet.spark.pipelines.tables import NOTHING, Progress, silent
 from rillet.spark.pipelines.task_runner import TaskRunner, memory_of, struct_of
-from rillet.spark.state.delta import DeltaState
-from rillet.spark.state.table import BUCKETS, StateCounts, StateTable, open_state, read_state
+from rillet.spark.state.table import BUCKETS, StateCounts, StateFiles, StateTable, open_state, read_state
 from rillet.store.display.json_line import print_json
 from rillet.units import counted
 
@@ -250,7 +249,7 @@ class ChangesJob:
     """A run; use it inside `writing`, which locks the outputs."""
 
     def __init__(
-        self, archive: str | Path | None, state: Archive | DeltaState | None, options: Mapping[str, str],
+        self, archive: str | Path | None, state: StateFiles | None, options: Mapping[str, str],
         schema: str | StructType | None, runner: TaskRunner, files: FileOptions, *, buckets: int = BUCKETS,
         stop: threading.Event | None = None, progress: Progress = silent,
     ) -> None:  # fmt: skip

@@ -2,6 +2,7 @@
 
     batches     the commands of a batch of changes
     files       the table's files: rows of keys, lookup and merge as tasks
+    parquet     a table in rillet's own format
     delta       a table in Delta Lake, with a MERGE for each batch
     table       StateTable: the commits, and the reader
 

@@ -81,9 +81,17 @@ class DeltaState(DeltaArchive):
         manifest = replace(manifest, partition_by=COLUMNS)
         return self._commit(manifest, ArchiveChange(added, gone, offset=offset, schema=rows), data_change=True)
 
+    def bucket(self, manifest: ArchiveManifest, number: int) -> list[Part]:
+        """Return the files of a bucket."""
+        return [file for file in manifest.files if file.stream == str(number)]
+
+    def places(self, manifest: ArchiveManifest, path: str) -> list[str]:
+        """Return the path of a file, which is its only place."""
+        return [path]
+
     def upsert(
         self, manifest: ArchiveManifest, rows: Iterable[dict[str, Any]], offset: dict[str, Any]
-    ) -> ArchiveManifest:
+    ) -> ArchiveManifest | None:
         """Merge rows of keys by db and key_bytes, and commit them with the offset; `gone` is true in rows to delete."""
         import pyarrow as pa
 

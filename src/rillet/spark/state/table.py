@@ -1,13 +1,9 @@
 """StateTable: the value of every key of a server at one offset of its stream, in Parquet files.
 
-    orders.state/                                     (state/delta.py: as a Delta table)
-      bucket=0/000000005120-0_5120-0_c17.parquet     the rows of the bucket's keys
-      bucket=1/...
-      _rillet/manifest.json, commits/ ...            the list of files and the offset, as in an archive
-
-A batch is one commit of archive/layout.py: new files for the buckets whose keys it changed, in place of the old ones,
-and the offset after the batch. So a batch is applied completely or not at all, and a repeated batch begins with the
-table before it. There is no other state: the engine that applies a batch is filled from the table.
+The files are a folder (state/parquet.py) or a Delta table (state/delta.py). A batch is one commit: new files for the
+buckets whose keys it changed, in place of the old ones, and the offset after the batch. So a batch is applied
+completely or not at all, and a repeated batch begins with the table before it. There is no other state: the engine that
+applies a batch is filled from the table.
 
     touched keys ──► lookup tasks ──► engine on the driver ──► merge tasks ──► commit
 
@@ -27,7 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rillet.spark.archive.backends import open_archive
 from rillet.spark.archive.files import ArchiveError
@@ -39,6 +35,7 @@ from rillet.spark.connect import Work
 from rillet.spark.state.batches import batch_commands
 from rillet.spark.state.delta import DeltaState
 from rillet.spark.state.files import RowMaker, bucket_of, lookup_task, merge_task, schema, snapshot_task
+from rillet.spark.state.parquet import ParquetState
 from rillet.transfer.batch_engine import BatchEngine, StateKey
 from rillet.transfer.rdb_parts import SnapshotPart
 from rillet.transfer.touched_keys import TouchedKeys
@@ -47,7 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 BUCKETS = 32
-KEEP_REPLACED = 60.0  # seconds
+StateFiles: TypeAlias = ParquetState | DeltaState
 _FORMAT = "rillet-state"
 
 
@@ -65,14 +62,13 @@ class StateCounts:
 class StateTable:
     """A state table for writing, inside `writing`; `offset` is that of the last commit, {} if there is none."""
 
-    def __init__(self, archive: Archive | DeltaState, work: Work, parallelism: int, *, buckets: int = BUCKETS,
+    def __init__(self, archive: StateFiles, work: Work, parallelism: int, *, buckets: int = BUCKETS,
                  keep_replaced: float | None = None, compression: str = "zstd") -> None:  # fmt: skip
         self.archive = archive
         self.counts = StateCounts()
         self._work, self._parallelism = work, parallelism
-        if keep_replaced is None:
-            keep_replaced = KEEP_REPLACED if isinstance(archive, Archive) else archive.keep_replaced
-        self._buckets, self._keep, self._compression = buckets, keep_replaced, compression
+        self._keep = archive.keep_replaced if keep_replaced is None else keep_replaced
+        self._buckets, self._compression = buckets, compression
         self._manifest = ArchiveManifest()
 
     @contextmanager
@@ -147,11 +143,13 @@ class StateTable:
         for one in written:
             fresh.setdefault(bucket_of(one.key, self._buckets), []).append(one)
         moves = touched.moves()
-        if moves is None and isinstance(self.archive, DeltaState):
-            offset = {**offset, "buckets": self._buckets}
-            self._manifest = self.archive.upsert(self._manifest, self._rows(gone, fresh), offset)
-            self.counts.commits += 1
-            return
+        if moves is None:
+            complete = {**offset, "buckets": self._buckets}
+            merged = self.archive.upsert(self._manifest, self._rows(gone, fresh), complete)
+            if merged is not None:
+                self._manifest = merged
+                self.counts.commits += 1
+                return
         buckets = sorted(gone) if moves is None else range(self._buckets)
         target = self._target()
         tasks = [(merge_task, bucket, version, [file.path for file in self._files(bucket)],
@@ -172,14 +170,11 @@ class StateTable:
                     yield {"db": db, "key_bytes": key, "bucket": bucket, "gone": True}
 
     def finish(self) -> None:
-        """Merge small files of a Delta table; in rillet's own format, every bucket has one file."""
-        if isinstance(self.archive, DeltaState):
-            self._manifest = self.archive.tidy(self._manifest, self._keep)
+        """Merge small files."""
+        self._manifest = self.archive.tidy(self._manifest, self._keep)
 
     def _files(self, bucket: int) -> list[Part]:
-        if isinstance(self.archive, DeltaState):
-            return [file for file in self._manifest.files if file.stream == str(bucket)]
-        return self._manifest.files.in_folder(f"bucket={bucket}")
+        return self.archive.bucket(self._manifest, bucket)
 
     def _target(self) -> FileTarget:
         return self.archive.target(self._compression)
@@ -204,10 +199,10 @@ def _spark_schema() -> str:
 
 def open_state(
     path: str | Path, format: str | None = None, storage_options: Mapping[str, str] | None = None
-) -> Archive | DeltaState:
+) -> StateFiles:
     """Return the files of a state table; format: as for `open_archive`."""
     if isinstance(open_archive(path, format, storage_options), Archive):
-        return Archive(path if "://" in str(path) else Path(path).absolute())
+        return ParquetState(Path(path).absolute())
     return DeltaState(path, storage_options)
 
 
@@ -219,12 +214,8 @@ def read_state(
     manifest = archive.existing()
     if "buckets" not in manifest.offset:
         raise ArchiveError(f"rillet: {path} is an archive, not a state table")
-    storage = None if isinstance(archive, Archive) else archive.storage
-    places = [
-        [str(place) for place in archive.places(manifest, file.path)] if isinstance(archive, Archive) else [file.path]
-        for file in manifest.files if file.rows
-    ]  # fmt: skip
-    spark.dataSource.register(_source(storage))
+    places = [list(map(str, archive.places(manifest, file.path))) for file in manifest.files if file.rows]
+    spark.dataSource.register(_source(archive.storage))
     return spark.read.format(_FORMAT).option("places", json.dumps(places)).load()
 
 
