@@ -49,6 +49,3 @@ def _is_there(module: str) -> bool:
         return find_spec(module) is not None
     except (ImportError, ValueError):  # a finder or a module without a spec refuses it
         return False
-
-
-__all__ = ["EXTRAS", "modules_of", "require"]

@@ -102,5 +102,3 @@ def logger(name: str) -> SteadyLogger:
 
 
 PRINTED = ("spark", "store")  # without a NullHandler: `logging` prints warnings also without a configuration
-
-__all__ = ["NAMES", "PRINTED", "SteadyLogger", "logger"]

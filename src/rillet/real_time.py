@@ -23,5 +23,3 @@ monotonic: Callable[[], float] = (
 monotonic_ns: Callable[[], int] = (
     partial(time.clock_gettime_ns, time.CLOCK_MONOTONIC) if _posix else partial(time.perf_counter_ns)
 )
-
-__all__ = ["monotonic", "monotonic_ns"]

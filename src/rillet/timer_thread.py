@@ -175,6 +175,3 @@ class TimerThread:
             self._heap = [timer for timer in self._heap if not timer.cancelled]
             heapify(self._heap)
             self._most = max(2 * len(self._heap), MANY)
-
-
-__all__ = ["MANY", "Timer", "TimerThread"]

@@ -29,6 +29,3 @@ def duration(ms: int | None) -> str:
 def counted(number: int | None, noun: str, plural: str | None = None) -> str:
     """Return a number with its noun, and maybe its verb: 1 file, 1 entry waits, 2 entries wait; "?" for None."""
     return f"{'?' if number is None else format(number, ',')} {noun if number == 1 else plural or noun + 's'}"
-
-
-__all__ = ["counted", "duration", "size"]

@@ -13,8 +13,10 @@ import pytest
 from rillet.persistence.rdb.reader import load_rdb
 from rillet.persistence.rdb.writer import Lost, write_rdb
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings.settings import SettingError, Settings
-from rillet.structs.array.regex import Backreference, RegexError, compile_regex
+from rillet.runtime.settings.setting_types import SettingError
+from rillet.runtime.settings.settings import Settings
+from rillet.structs.array.regex import compile_regex
+from rillet.structs.array.regex_parser import Backreference, RegexError
 from tests.differential.wire import Local
 from tests.keyspace.test_defrag import StepClock
 

@@ -11,7 +11,8 @@ from rillet.commands.server.info import UNLISTED, all_commands
 from rillet.runtime import command_syntax
 from rillet.runtime.engine_services import DefaultServices
 from rillet.runtime.registry import TABLE
-from rillet.runtime.settings.settings import PARAMETERS, SettingError
+from rillet.runtime.settings.setting_types import SettingError
+from rillet.runtime.settings.settings import PARAMETERS
 from rillet.types.compat import COMPATS
 from tests.commands.ends import Bench
 from tests.differential.wire import Redis, read

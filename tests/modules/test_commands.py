@@ -12,7 +12,8 @@ import pytest
 import rillet
 from rillet.errors import CommandError
 from rillet.modules import KEEP_WAITING, Context, Module, ModuleType
-from rillet.modules.loading import LoadError, load_module
+from rillet.modules.loading import load_module
+from rillet.modules.manager import LoadError
 from tests.modules.ends import Bench, declared
 from tests.modules.redis_modules import twin
 

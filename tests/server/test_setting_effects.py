@@ -14,7 +14,8 @@ import pytest
 from rillet.persistence.aof.base import write_base
 from rillet.persistence.disk import Disk, DiskFile
 from rillet.persistence.rdb.writer import write_rdb
-from rillet.runtime.settings.settings import PARAMETERS, SettingError, Settings
+from rillet.runtime.settings.setting_types import SettingError
+from rillet.runtime.settings.settings import PARAMETERS, Settings
 from rillet.types.compat import COMPATS
 from tests.commands.ends import Bench
 from tests.differential.wire import Redis

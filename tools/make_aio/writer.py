@@ -264,12 +264,7 @@ class Module:
             blank = {("import", "small"): "\n", ("small", "small"): ""}.get((before, kind), "\n\n")
             body += blank + "\n".join(lines) + "\n"
             before = kind
-        public = sorted((name for name in bodies if not name.startswith("_")), key=import_order)
-        public = [name for name in public if name.startswith("Async") or name.islower()]
-        listed = "\n\n__all__ = [" + ", ".join(f'"{name}"' for name in public) + "]\n"
-        if len(listed.strip()) > WIDTH:
-            listed = "\n\n__all__ = [\n" + "".join(f'    "{name}",\n' for name in public) + "]\n"
-        return head + body + listed
+        return head + body
 
     def _docstring(self) -> str:
         path = f"store/{self.source.name.replace('.', '/')}.py"

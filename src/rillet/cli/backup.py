@@ -27,10 +27,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rillet.cli.output import guarded, json_argument, print_json
+from rillet.cli.output import guarded, json_argument
 from rillet.cli.places import PLACE
 from rillet.client.address import Address
 from rillet.persistence.aof.end import moment
+from rillet.store.display.json_line import print_json
 from rillet.transfer.backup import Backup, back_up, back_up_server
 from rillet.transfer.server_backup import ServerData
 from rillet.units import size

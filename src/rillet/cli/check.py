@@ -17,7 +17,7 @@ import argparse
 from dataclasses import asdict
 from pathlib import Path
 
-from rillet.cli.output import coloured, guarded, json_argument, print_json
+from rillet.cli.output import coloured, guarded, json_argument
 from rillet.errors import NewerFormat, NotAStore, StoreError
 from rillet.host.directory import MARKER, check_marker
 from rillet.persistence.checking import MANY_DATABASES, CheckReport, Damage, check, repair
@@ -26,6 +26,7 @@ from rillet.persistence.rdb.writer import write_rdb
 from rillet.persistence.salvage import salvage
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings.settings import Settings
+from rillet.store.display.json_line import print_json
 from rillet.store.display.progress import ProgressBar
 from rillet.transfer.key_transfer import write_directory
 

@@ -44,6 +44,3 @@ def _is_closed(stream: Any) -> bool:
     os.dup2(nowhere, file)
     os.close(nowhere)
     return True
-
-
-__all__ = ["CLOSED_PIPE", "INTERRUPTED", "interrupted", "status_of"]

@@ -184,6 +184,3 @@ class Talk:
             print(as_lines(reply.value), flush=True)
         else:
             print(coloured(on_terminal(reply), "red") if reply.is_error else on_terminal(reply), flush=True)
-
-
-__all__ = ["ERRORS", "Talk", "add_arguments", "form_arguments", "run"]

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-from rillet.cli.output import guarded, json_argument, print_json
+from rillet.cli.output import guarded, json_argument
 from rillet.errors import LogCorrupt, StoreError
 from rillet.persistence.aof.loader import replay
 from rillet.persistence.aof.manifest import read_manifest
@@ -34,6 +34,7 @@ from rillet.persistence.rdb.records import HEADER, MAGICS
 from rillet.persistence.rdb.writer import OLDEST_VERSION, Lost, write_rdb
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings.settings import Settings
+from rillet.store.display.json_line import print_json
 from rillet.store.display.progress import ProgressBar
 from rillet.types.rdb.value import NEWEST_VERSION, can_write
 

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import rillet
 from rillet.cli.export import read_source
-from rillet.cli.output import guarded, json_argument, print_json
+from rillet.cli.output import guarded, json_argument
 from rillet.cli.places import PLACE
 from rillet.errors import StoreError
 from rillet.persistence.checking import MANY_DATABASES, held
@@ -33,6 +33,7 @@ from rillet.persistence.rdb.writer import Lost
 from rillet.real_time import monotonic
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings.settings import Settings
+from rillet.store.display.json_line import print_json
 from rillet.store.display.progress import ProgressBar
 from rillet.transfer.key_transfer import (
     Copied,

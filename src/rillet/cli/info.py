@@ -15,7 +15,8 @@ from typing import Any
 
 import rillet
 from rillet._compiled import by_speed
-from rillet.cli.output import json_argument, print_json
+from rillet.cli.output import json_argument
+from rillet.store.display.json_line import print_json
 
 OPTIONAL = {
     "uvloop": "the server's event loop",

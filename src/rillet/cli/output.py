@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 
 from rillet.cli.ends import interrupted
 from rillet.errors import LogCorrupt, NewerFormat, RilletError
-from rillet.store.display.json_line import print_json
 from rillet.types.stream.id import StreamID
 
 FAILED = 2
@@ -107,7 +106,3 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], left: frozenset[in
         for row in (head, *rows)
     ]
     return [indent + coloured(first, "bold"), *(indent + line for line in others)]
-
-
-__all__ = ["FAILED", "STYLES", "coloured", "guarded", "identity", "json_argument", "moment", "number", "print_json",
-           "safe", "table", "until_interrupted"]  # fmt: skip

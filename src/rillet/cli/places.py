@@ -134,7 +134,3 @@ def _connected(address: Address, db: int | None) -> Iterator[tuple[Connection, A
         address = replace(address, db=db)
     with Connection(address, None) as connection:
         yield connection, address
-
-
-__all__ = ["PLACE", "Start", "chosen", "db_argument", "first_id", "opened", "place_arguments", "position_of",
-           "server_url", "start_of", "talking", "visited"]  # fmt: skip

@@ -202,6 +202,3 @@ def _session(prompt: Prompt) -> PromptSession[str]:
     return PromptSession(history=history, completer=Commands(), complete_while_typing=False,
                          complete_style=CompleteStyle.READLINE_LIKE,
                          bottom_toolbar=lambda: prompt.usage(get_app().current_buffer.text))  # fmt: skip
-
-
-__all__ = ["Prompt", "add_arguments", "run"]

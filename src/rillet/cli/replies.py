@@ -215,6 +215,3 @@ def _object(reply: Reply) -> Any:
 def _name(reply: Reply) -> str:
     found = _object(reply)
     return found if isinstance(found, str) else json.dumps(found)
-
-
-__all__ = ["IncomingReplies", "Reply", "as_json", "as_lines", "is_text", "on_terminal", "plain", "quoted", "raw"]

@@ -23,8 +23,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from rillet.cli.backup import DAMAGED, facts, print_report, yield_memory
-from rillet.cli.output import guarded, json_argument, print_json
+from rillet.cli.output import guarded, json_argument
 from rillet.persistence.aof.end import moment
+from rillet.store.display.json_line import print_json
 from rillet.transfer.backup import back_up
 
 _AGE = re.compile(r"(\d+)(s|m|h|d)")

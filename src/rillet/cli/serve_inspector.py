@@ -117,6 +117,3 @@ class ServedInspector:
             process.wait(timeout=30)
             if process.stdin is not None:
                 process.stdin.close()
-
-
-__all__ = ["PORT", "WRITE", "ServedInspector", "split", "url_of"]

@@ -279,6 +279,3 @@ async def connected(address: Address, loop: asyncio.AbstractEventLoop, timeout: 
                     "limit of open files (ulimit -n)"
                 ) from error
             raise ConnectionLost(f"rillet: no server answers at {address}: {error}") from error
-
-
-__all__ = ["TOO_MANY", "AsyncConnection", "NeverSent", "connected", "hang_up"]

@@ -53,6 +53,3 @@ def _of_read(name: bytes, argv: Sequence[bytes]) -> float:
 
 def _limit(seconds: float) -> float:
     return seconds if seconds > 0 else math.inf
-
-
-__all__ = ["BLOCKING", "block_seconds", "block_seconds_of_all"]

@@ -439,6 +439,3 @@ class Connection:
 
     def _late(self) -> TimedOut:
         return TimedOut(f"rillet: {self.address} did not answer within {self._reply_timeout:g} s")
-
-
-__all__ = ["ONE_CALL", "RECEIVE", "Connection", "ready"]

@@ -130,6 +130,3 @@ async def within(seconds: float, task: asyncio.Future[Any]) -> None:
     with contextlib.suppress(TimeoutError):
         async with time_limit(seconds):
             await asyncio.wait([task])
-
-
-__all__ = ["LoopTimer", "call_later", "sleep", "time_limit", "within"]

@@ -131,6 +131,3 @@ def _lines(connection: socket.socket) -> Iterator[bytes]:
         else:
             yield bytes(buffer[:end])
             del buffer[: end + 2]
-
-
-__all__ = ["IDLE", "MOST", "PeerSockets"]

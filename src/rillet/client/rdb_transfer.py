@@ -83,6 +83,3 @@ def _until_mark(connection: Connection, data: bytes, mark: bytes, write: Callabl
         data = data[sure:] + connection.receive_bytes()
     write(data[:end])
     return done + end
-
-
-__all__ = ["NoTransfer", "receive_rdb"]

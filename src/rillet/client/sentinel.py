@@ -63,6 +63,3 @@ def _is_master(address: Address) -> bool:
             raise
         except ConnectorError as error:
             return error.line.startswith("NOPERM")
-
-
-__all__ = ["current_master"]

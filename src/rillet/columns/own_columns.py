@@ -57,6 +57,3 @@ def check_own_columns(left_out: Iterable[str], batch: Any, remedy: str) -> None:
         if wrong >= 0:
             raise ValueError(f"the columns {', '.join(left_out)} are left out as those of entries that were read, but "
                              f"a timestamp is not the time of the id {ids[wrong].as_py()!r}: {remedy}")  # fmt: skip
-
-
-__all__ = ["INTEGER", "OTHER", "OWN_COLUMNS", "TEXT", "TIME", "check_own_columns", "own_columns"]

@@ -58,6 +58,3 @@ def declare_help(container: str, group: str, since: str, valkey: str = "") -> No
     def reply_help(session: Session, argv: list[bytes]) -> None:
         """Show this help."""
         write_help(session, argv[0], container)
-
-
-__all__ = ["declare_help", "write_help"]

@@ -19,6 +19,3 @@ def integer_at(words: ArgumentSpans, index: cython.Py_ssize_t, message: str = NO
     if number == _SMALLEST and not is_int64(words.get(index)):
         raise CommandError(message)
     return number
-
-
-__all__ = ["integer_at"]

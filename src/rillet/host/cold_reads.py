@@ -89,6 +89,3 @@ class ColdReads:
     def close(self) -> None:
         """End the thread."""
         self._queue.put(None)
-
-
-__all__ = ["ColdReads"]

@@ -22,7 +22,8 @@ from rillet.host.directory import LOG_FOLDER, MARKER, Directory
 from rillet.persistence.checking import NOT_LOADED
 from rillet.persistence.directory_lock import DirectoryLock
 from rillet.persistence.rdb.snapshots import Say
-from rillet.runtime.settings.settings import SettingError, Settings
+from rillet.runtime.settings.setting_types import SettingError
+from rillet.runtime.settings.settings import Settings
 
 
 def serve_store(settings: Settings, given: Container[str], folder: Path) -> bool:
@@ -125,6 +126,3 @@ def _free_name(path: Path) -> Path:
     """Return the path with `.not-loaded` and, if that exists, a number."""
     names = (f"{path.name}{NOT_LOADED}{f'-{number}' if number > 1 else ''}" for number in range(1, 1 << 20))
     return next(path.with_name(name) for name in names if not path.with_name(name).exists())
-
-
-__all__ = ["UnloadedFiles", "serve_store"]

@@ -199,6 +199,3 @@ def is_waiting(lock: Any) -> bool:
 def engine_lock() -> Any:
     """Return a new lock for an engine: a FairLock in the compiled build, else a threading.RLock."""
     return FairLock() if cython.compiled else threading.RLock()
-
-
-__all__ = ["COMPILED_STEPS", "FairLock", "engine_lock", "is_waiting", "this_thread"]

@@ -161,6 +161,3 @@ def _work(queues: dict[int, SimpleQueue[Any]], process: int, running: Any) -> No
             done.release()
         del job, function, arguments, outcome, done
     _engine_threads.discard(ident)
-
-
-__all__ = ["EngineThread", "completed", "steady_names"]

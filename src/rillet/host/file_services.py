@@ -55,6 +55,3 @@ class FileServices(DefaultServices):
     def rewrite_log(self, *, later: bool) -> bool:
         """Rewrite the append-only file in another process (BGREWRITEAOF)."""
         return self._files.aof.rewrite(later)
-
-
-__all__ = ["FileServices"]

@@ -30,7 +30,7 @@ from rillet.persistence.rdb.snapshots import Say, Snapshots
 from rillet.persistence.remedies import salvageable
 from rillet.persistence.write_gate import WriteGate
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings.settings import SettingError
+from rillet.runtime.settings.setting_types import SettingError
 
 if TYPE_CHECKING:
     from rillet.host.sealing import Sealing
@@ -239,6 +239,3 @@ class SpawningFiles(EngineFiles):
         """In a forked child: forget the parent's processes."""
         self._spawned.forget_in_child()
         self.snapshots.forget_in_child()
-
-
-__all__ = ["EngineFiles", "ForkingFiles", "SpawningFiles"]

@@ -166,6 +166,3 @@ class IdleTimers(EngineTimers):
         self._notify(NEVER_DUE)
         self.stop()
         self.thread.end()
-
-
-__all__ = ["IdleTimers"]

@@ -64,6 +64,3 @@ class MemoryServices(DefaultServices):
         if self.peers is not None:
             self.peers.close()
         self._thread.end()
-
-
-__all__ = ["MemoryServices"]

@@ -23,6 +23,3 @@ def memory() -> dict[str, int]:
     except OSError:
         used = peak
     return {"used_memory": used, "used_memory_peak": max(peak, used)}
-
-
-__all__ = ["memory"]

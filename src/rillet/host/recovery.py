@@ -73,6 +73,3 @@ def note_of(replayed: LoadResult) -> str:
 def report(found: Recovery) -> None:
     """Log the line of a recovery."""
     LOGGER.log(logging.WARNING if found.killed is not None or found.note else logging.INFO, "%s", found)
-
-
-__all__ = ["LOGGER", "Recovery", "note_of", "recovered", "report"]

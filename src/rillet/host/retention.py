@@ -124,6 +124,3 @@ class RetentionSteps:
             self._warned.add((database.index, key))
             LOGGER.warning("retention of the stream %r (database %d): %s", key.decode("utf-8", "backslashreplace"),
                            database.index, reason)  # fmt: skip
-
-
-__all__ = ["RetentionSteps"]

@@ -491,6 +491,3 @@ class Sealing:
         if work is not None and self._phase == WRITING:
             self._abandon()
         self._folder.close()
-
-
-__all__ = ["Sealing"]

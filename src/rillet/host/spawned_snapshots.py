@@ -124,6 +124,3 @@ class SpawnedSnapshots(Snapshots):
     def forget_in_child(self) -> None:
         """In a forked child: drop the reference to the parent's writing process."""
         self._writer.forget_in_child()
-
-
-__all__ = ["SpawnedSnapshots"]

@@ -185,6 +185,3 @@ class EngineTimers:
             self._expire()
             if self._engine.log is not None:
                 self._flush()
-
-
-__all__ = ["Cancellable", "EngineTimers"]

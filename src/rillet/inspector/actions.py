@@ -278,6 +278,3 @@ _MAKERS: dict[str, Callable[[InspectedPlace, Store, dict[str, Any]], list[list[b
     "create-group": _create_group, "add": _add, "delete": _delete, "trim": _trim, "delete-key": _delete_key,
 }  # fmt: skip
 ACTIONS = tuple(_MAKERS)
-
-
-__all__ = ["ACTIONS", "MOST", "NotConfirmed", "perform", "plan", "preview"]

@@ -370,6 +370,3 @@ def _position(request: Request, name: str, default: str) -> str:
     if not value.removeprefix("(").replace("-", "", 1).isdigit():
         raise ValueError(f"{name}={value!r} is not a position: use -, +, an ID such as 1700000000000-0, or (ID")
     return value
-
-
-__all__ = ["STATIC", "Api", "make_app", "routes"]

@@ -229,6 +229,3 @@ def _number(store: Store, argv: list[bytes]) -> int | None:
 def _text(store: Store, argv: list[bytes]) -> str | None:
     found: str | None = _quiet(store, argv, decode)
     return found
-
-
-__all__ = ["NODES", "TooLarge", "append_of", "bytes_of", "draw", "shape_of"]

@@ -95,6 +95,3 @@ class Budget:
 def pause_after(seconds: float, share: float) -> float:
     """Return the seconds to wait after a step of so many seconds, so that the steps take that share of the time."""
     return seconds * (1 / share - 1)
-
-
-__all__ = ["SEARCH_SHARE", "SHARE", "Budget", "pause_after"]

@@ -281,7 +281,3 @@ def _usage(argument: dict[str, Any]) -> str:
     if "multiple" in flags:
         text = f"{text} [{text} ...]"
     return f"[{text}]" if "optional" in flags else text
-
-
-__all__ = ["Refused", "check", "command_table", "is_dangerous", "join_words", "reply_tree", "run_confirmed", "run_line",
-           "split_words"]  # fmt: skip

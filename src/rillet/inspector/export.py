@@ -156,6 +156,3 @@ def _table(place: InspectedPlace, key: bytes, start: str, end: str, filters: lis
         while batch := list(islice(rows, _PAGE)):
             matching.run_many([[b"XADD", key, raw_id, *flat] for raw_id, flat in batch])
         return matching.stream(key).to_arrow()
-
-
-__all__ = ["FORMATS", "MOST", "export", "time_of"]

@@ -131,6 +131,3 @@ class Feeds:
 def event(name: str, data: Any) -> bytes:
     """Return an event in the format of SSE."""
     return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=True)}\n\n".encode()
-
-
-__all__ = ["FEEDS", "Feeds", "Tail", "event"]

@@ -83,6 +83,3 @@ def _filters(text: str) -> Iterator[FieldFilter]:
 def matches(filters: list[FieldFilter], flat: list[bytes]) -> bool:
     """Return whether an entry matches all filters."""
     return all(one.matches(flat) for one in filters)
-
-
-__all__ = ["FieldFilter", "matches", "parse_filters"]

@@ -73,6 +73,3 @@ def pending_page(store: Store, key: bytes, group: bytes, *, consumer: bytes | No
 def consumer_names(store: Store, key: bytes, group: bytes) -> list[str]:
     """Return the consumers of a group."""
     return [to_text(encode_name(one.name)) for one in store.stream(key).group(group, create=False).consumers()]
-
-
-__all__ = ["MOST_PAGE", "PAGE", "consumer_names", "groups_of_stream", "pending_page"]

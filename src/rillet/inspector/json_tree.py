@@ -86,6 +86,3 @@ def _tree(value: Any, depth: int) -> list[Any]:
 def _text(text: str) -> str:
     found, cut = shown(text.encode("utf-8", "surrogatepass"), _TEXT)
     return found + ("..." if cut else "")
-
-
-__all__ = ["MOST", "json_tree"]

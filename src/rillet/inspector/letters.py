@@ -85,6 +85,3 @@ def letter_counts(store: Store, key: bytes) -> dict[str, Any]:
             for (stream, group, reason), (entries, most, last) in found
         ],
     }  # fmt: skip
-
-
-__all__ = ["EXAMINED", "LetterFilter", "letter_counts", "letter_streams"]

@@ -135,6 +135,3 @@ def _responses(media: str) -> dict[str, Any]:
              "409": "the data changed", "413": "over the limit of DUMP", "502": "the server"}  # fmt: skip
     return {"200": {"description": "the result", "content": {media: {}}},
             **{code: {**error, "description": text} for code, text in codes.items()}}  # fmt: skip
-
-
-__all__ = ["describe"]

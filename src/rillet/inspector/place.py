@@ -178,6 +178,3 @@ def supports(store: Store, name: str) -> bool:
         return bool(store.execute("COMMAND", "INFO", name)[0])
     except (CommandError, IndexError, TypeError):
         return False
-
-
-__all__ = ["DUMP_LIMIT", "InspectedPlace", "ReadOnlyPlace", "supports"]

@@ -184,6 +184,3 @@ def _time(ms: int) -> str:
     if not 946_684_800_000 <= ms < 253_402_300_800_000:
         return str(ms)
     return datetime.fromtimestamp(ms / 1000, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
-
-
-__all__ = ["STREAMS", "report"]

@@ -361,6 +361,3 @@ _SHOWN = ("id", "addr", "name", "age", "idle", "db", "cmd", "user", "lib-name", 
 def _client(line: str) -> dict[str, str]:
     found = dict(word.split("=", 1) for word in line.split(" ") if "=" in word)
     return {name: to_text(found[name].encode("utf-8", "surrogateescape")) for name in _SHOWN if name in found}
-
-
-__all__ = ["Sampler", "stream_row", "unread_row"]

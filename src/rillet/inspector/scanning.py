@@ -141,6 +141,3 @@ def _replies(store: Store, commands: list[list[bytes]]) -> list[Any]:
 
     replies = patiently(store, attempt, commands) if commands else []
     return [None if isinstance(reply, CommandError) else reply for reply in replies]
-
-
-__all__ = ["LARGEST", "STEP", "STREAMS", "KeyPass", "ScanSteps", "StreamPass", "TypeStats"]

@@ -119,6 +119,3 @@ def search_entries(place: InspectedPlace, key: bytes, filters: list[FieldFilter]
         low = b"(" + rows[-1][0]
         count = max(1, min(1000, count * 4, _PAGE_BYTES * len(rows) // size))
     yield {"done": {"examined": examined, "total": total, "found": found, "more": False}}
-
-
-__all__ = ["FOUND", "search_entries", "search_keys"]

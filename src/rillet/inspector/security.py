@@ -147,6 +147,3 @@ def _with_headers(send: Send) -> Send:
         await send(message)
 
     return wrapped
-
-
-__all__ = ["HEADER", "MOST_BODY", "POLICY", "RequestGuard", "new_token"]

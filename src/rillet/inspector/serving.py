@@ -150,6 +150,3 @@ def inspected(where: Sequence[str], **options: Any) -> Iterator[list[InspectedPl
             places.append(InspectedPlace(one, **options))
             stack.callback(places[-1].close)
         yield places
-
-
-__all__ = ["LOOPBACK", "Certificate", "Inspector", "inspected", "running"]

@@ -70,7 +70,3 @@ def group_cells(group: dict[str, Any]) -> list[tuple[str, ...]]:
         note = "stuck" if one["pending"] and one["idle_ms"] > _STUCK else ""
         rows.append((f"  {named(one['name'])}", "", number(one["pending"]), duration(one["idle_ms"]), "", note))
     return rows
-
-
-__all__ = ["group_cells", "known_streams", "named", "number", "oldest_of", "shortened", "stream_cells",
-           "worst_lag"]  # fmt: skip

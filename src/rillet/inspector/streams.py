@@ -145,7 +145,3 @@ def rank_of(store: Store, key: bytes, id: str) -> int | None:
         return int(store.run([b"RILLET.XRANK", key, str(StreamID.parse(id)).encode()])[0])
     except (CommandError, ValueError):
         return None
-
-
-__all__ = ["EXAMINED", "MOST_PAGE", "PAGE", "Filter", "entries_page", "entry_json", "origin_json", "rank_of",
-           "stream_info", "timeline_json", "whole_entry"]  # fmt: skip

@@ -68,6 +68,3 @@ def shown(raw: bytes, most: int) -> tuple[str, bool]:
     while end > most - 4 and end > 0 and raw[end] & 0xC0 == 0x80:
         end -= 1
     return to_text(raw[:end]), True
-
-
-__all__ = ["from_text", "shown", "to_text"]

@@ -204,6 +204,3 @@ class Top(App[None]):
             f"commands/s, {number(about.get('clients', 0))} clients; order: {_ORDERS[self._order]}; "
             f"cost at rest {budget['rest']:.2%} of a core"
         )
-
-
-__all__ = ["Top"]

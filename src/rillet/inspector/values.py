@@ -150,6 +150,3 @@ def _quiet(store: Store, argv: list[bytes]) -> Any:
         return store.run(argv)
     except CommandError:
         return None
-
-
-__all__ = ["MOST_PAGE", "PAGE", "element", "value_page"]

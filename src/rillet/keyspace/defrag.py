@@ -517,6 +517,3 @@ class ActiveDefrag:
             return 0
         share = least + (percent - lower) * (most - least) / (upper - lower) if upper > lower else most
         return int(max(min(share, most), least))
-
-
-__all__ = ["IDLE", "STEP", "ActiveDefrag"]

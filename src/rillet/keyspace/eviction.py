@@ -443,6 +443,3 @@ class Eviction(GrowthGate):
     def check(self) -> None:
         """Raise AssertionError if an invariant is broken."""
         self.pool.check()
-
-
-__all__ = ["FAIL", "OK", "RUNNING", "Eviction", "Pool", "time_limit"]

@@ -290,6 +290,3 @@ class ExpireCycle:
 def share(effort: int) -> int:
     """Return the share of the time that slow cycles may take, in percent."""
     return 25 + 2 * (effort - 1)
-
-
-__all__ = ["SLICE", "ExpireCycle", "share"]

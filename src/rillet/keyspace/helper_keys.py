@@ -109,10 +109,3 @@ def _tag(stream: bytes) -> bytes:
         return stream
     slot = crc_hqx(stream, 0) % _SLOTS
     return next(tag for tag in (b"%d" % number for number in count()) if crc_hqx(tag, 0) % _SLOTS == slot)
-
-
-__all__ = [
-    "CONSUMERS", "DELAYED", "LANES", "MOVED", "ORDERED", "OWNER", "PARTITIONS", "RETENTION", "RETRIES", "TURNS",
-    "consumers_key", "delayed_key", "moved_key", "order_keys", "owner_key", "partition_of_key", "partitions_key",
-    "retries_key",
-]  # fmt: skip

@@ -208,6 +208,3 @@ class LazyFree:
         """Raise AssertionError unless `pending` is the number of waiting keys."""
         assert self.pending == sum(job.objects for job in self._jobs) >= 0
         assert self.pending_bytes == sum(job.size for job in self._jobs) >= 0
-
-
-__all__ = ["PAUSE", "STEP", "LazyFree", "free_effort"]

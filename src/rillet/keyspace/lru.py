@@ -205,6 +205,3 @@ class AccessClock:
         share: cython.double = (x >> 11) / 9007199254740992.0
         base: cython.double = above
         return count + 1 if share * (base * self.log_factor + 1.0) < 1.0 else count
-
-
-__all__ = ["LFU", "LFU_INITIAL", "LRM", "LRU", "AccessClock", "set_child_saves"]

@@ -279,6 +279,3 @@ class Ledger:
         for value in values:
             total += getattr(value, "charge", 0) * (16 if type(value) is String else 1)
         assert total == self.total, f"the ledger has {self.total} bytes, the values {total}"
-
-
-__all__ = ["Ledger", "dict_bytes", "key_bytes", "value_bytes"]

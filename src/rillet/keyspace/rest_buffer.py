@@ -343,6 +343,3 @@ class RestBuffer:
         self.rest[0] = tag
         copy_slice(self.rest, head, payload, 0, size)
         return head + size
-
-
-__all__ = ["HASH", "HASH_TABLE", "INTSET", "LIST", "SET", "SET_TABLE", "ZSET", "RestBuffer"]

@@ -14,8 +14,9 @@ from rillet.modules.blocking import KEEP_WAITING, BlockedCall
 from rillet.modules.context import Context, OpenKey
 from rillet.modules.declaration import Module
 from rillet.modules.guard import ModuleTimeout
-from rillet.modules.reply import NO_REPLY, NULL_ARRAY, Attributes, ErrorReply, Verbatim
+from rillet.modules.reply import NO_REPLY, NULL_ARRAY, Attributes, Verbatim
 from rillet.modules.settings import ModuleSetting
+from rillet.protocol.reply_parser import ReplyError as ErrorReply
 from rillet.types.module import AFTER_KEYS, BEFORE_KEYS, DefragPass, Digest, KeyPlace, ModuleType
 from rillet.types.module_io import ModuleReader, ModuleWriter
 

@@ -155,6 +155,3 @@ def _expired(module: ModuleState, argv: list[bytes], on_timeout: OnTimeout) -> C
         module.reply_to(session, argv, (lambda context: None) if on_timeout is None else on_timeout)
 
     return expired
-
-
-__all__ = ["KEEP_WAITING", "BlockedCall", "block_call", "block_on_keys"]

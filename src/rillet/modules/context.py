@@ -342,6 +342,3 @@ class Context:
         """Run function(context) soon in the engine, after the running command; any thread may call this."""
         with self.module.uninterrupted:
             self.module.post(function, self.database)
-
-
-__all__ = ["Context", "OpenKey"]

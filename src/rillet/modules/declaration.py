@@ -179,6 +179,3 @@ class Module:
 
     def __repr__(self) -> str:
         return f"Module({self.name!r}, version={self.version})"
-
-
-__all__ = ["CommandDeclaration", "Module"]

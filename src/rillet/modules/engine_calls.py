@@ -86,6 +86,3 @@ class EngineCalls:
     def post(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Run a function in the engine soon. Any thread."""
         self._engine.services.post(lambda: self.run_in_engine(function, *arguments))
-
-
-__all__ = ["EVENT_CLASSES", "LOADED", "EngineCalls"]

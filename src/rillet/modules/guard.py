@@ -233,6 +233,3 @@ def _has_text(error: BaseException) -> bool:
         return bool(str(error))
     except Exception:  # the module's own __str__ failed
         return False
-
-
-__all__ = ["Guard", "ModuleTimeout", "Watchdog"]

@@ -116,6 +116,3 @@ def _check_written(session: Session, mark: int) -> None:
         complete = False
     if not complete:
         raise WrongReply("the module wrote no complete reply")
-
-
-__all__ = ["FAILURES", "LoadedModule"]

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 from rillet.errors import StoreError
 from rillet.modules.declaration import Module
-from rillet.modules.manager import LoadedModule, LoadError, UnloadError, modules_of
+from rillet.modules.loaded_module import LoadedModule
+from rillet.modules.manager import LoadError, modules_of
 
 if TYPE_CHECKING:
     from rillet.runtime.engine import Engine
@@ -139,7 +140,3 @@ def load_all(engine: Engine, modules: Sequence[Sequence[Any]], settings: dict[st
         # module.c: moduleLoadFromQueue
         raise CannotLoad("Module Configuration detected without loadmodule directive or no ApplyConfig call: aborting "
                          f"({', '.join(queue)})")  # fmt: skip
-
-
-__all__ = ["NO_MODULES", "OWN", "CannotLoad", "LoadError", "OpenModules", "Spec", "UnloadError", "declaration_of",
-           "load_all", "load_module", "named_modules"]  # fmt: skip

@@ -355,6 +355,3 @@ def modules_of(engine: Engine) -> Modules:
         engine.modules = Modules(engine)
     found: Modules = engine.modules
     return found
-
-
-__all__ = ["LoadError", "LoadedModule", "Modules", "UnloadError", "modules_of"]

@@ -82,6 +82,3 @@ class ModuleState(ABC):
             if setting.name == name:
                 return getattr(self.engine.settings, setting.type.attribute)
         raise KeyError(name)
-
-
-__all__ = ["ModuleServices", "ModuleState"]

@@ -113,6 +113,3 @@ def _write_attributes(out: ReplyWriter, value: Attributes, depth: int) -> None:
         write_reply(out, name, depth + 1)
         write_reply(out, one, depth + 1)
     write_reply(out, value.value, depth + 1)
-
-
-__all__ = ["NO_REPLY", "NULL_ARRAY", "Attributes", "ErrorReply", "Verbatim", "WrongReply", "write_reply"]

@@ -69,6 +69,3 @@ def _written(kind: SettingType) -> Callable[[Any], list[tuple[str, bool]]]:
         return [(text, value != kind.default)]
 
     return written
-
-
-__all__ = ["ModuleSetting"]

@@ -82,6 +82,3 @@ class Timers:
         timer = self._timers.pop(number, None)
         if timer is not None:
             self._calls.run_in_engine(timer.module.run, timer.function, timer.database, timer.data)
-
-
-__all__ = ["Timers"]

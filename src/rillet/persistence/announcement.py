@@ -100,6 +100,3 @@ def check_version(folder: Path, owner: Announcement) -> None:
             f"{owner.oldest} to {owner.protocol}; this is rillet {rillet.__version__} with {OLDEST} to {PROTOCOL}: "
             "install the same version for both programs, or end that process"
         )
-
-
-__all__ = ["NAME", "OLDEST", "PROTOCOL", "Announcement", "announce", "announced", "check_version", "is_announced"]

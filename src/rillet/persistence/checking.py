@@ -285,6 +285,3 @@ def _damages(path: Path, report: CheckReport) -> Iterator[None]:
         report.damages.append(Damage(Path(where), -1, what))
     except OSError as error:
         report.damages.append(Damage(Path(error.filename or path), -1, f"cannot be read: {error.strerror}"))
-
-
-__all__ = ["MANY_DATABASES", "NOT_LOADED", "CheckReport", "Damage", "check", "held", "repair"]

@@ -12,6 +12,3 @@ def debug_delay(usec: int) -> None:
         usec = int(random.randrange(-usec) == 0)
     if usec:
         time.sleep(usec / 1_000_000)
-
-
-__all__ = ["debug_delay"]

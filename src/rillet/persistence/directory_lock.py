@@ -83,6 +83,3 @@ def _open(folder: Path) -> int:
 def _locked(folder: Path) -> Path:
     """Return what is locked: the folder, or a file in it on Windows."""
     return folder if _LOCKS_FOLDERS else folder / ".lock"
-
-
-__all__ = ["DirectoryLock", "LogLocked"]

@@ -270,5 +270,3 @@ def write_file(disk: Disk, path: Path, pieces: Iterable[bytes], sync_every: int 
 REAL = Disk()
 SYNC_EVERY = 4 * 1024 * 1024
 """The bytes between two syncs of a large file (server.h: REDIS_AUTOSYNC_BYTES)."""
-
-__all__ = ["REAL", "SYNC_EVERY", "Disk", "DiskFile", "Sink", "write_all", "write_file"]

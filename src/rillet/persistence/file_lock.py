@@ -85,6 +85,3 @@ def holder(descriptor: int) -> int | None:
     except (OSError, ValueError):
         return None
     return None
-
-
-__all__ = ["close_lock", "holder", "open_to_lock", "try_lock"]

@@ -59,6 +59,3 @@ def links_of(descriptor: cython.int) -> cython.longlong:
     if failed:
         raise OSError(failed, os.strerror(failed))
     return status.st_nlink
-
-
-__all__ = ["links_of", "size_of"]

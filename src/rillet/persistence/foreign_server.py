@@ -137,6 +137,3 @@ def _writes(process: str, files: set[Identity | None]) -> bool:
             if flags & _ACCESS_MODE != os.O_RDONLY:
                 return True
     return False
-
-
-__all__ = ["foreign_server", "reject_foreign_server", "reject_writer"]

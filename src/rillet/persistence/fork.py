@@ -410,6 +410,3 @@ class Children:
             "current_fork_perc": f"{100 * child.done / self._keys if self._keys else 0:.2f}",
             "current_save_keys_processed": child.done, "current_save_keys_total": self._keys,
         }  # fmt: skip
-
-
-__all__ = ["Child", "ChildOutcome", "ChildReport", "Children", "Job", "private_bytes"]

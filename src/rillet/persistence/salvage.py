@@ -97,6 +97,3 @@ def _by_names(folder: Path, name: str) -> list[Path]:
              if (match := _LOG_FILE.fullmatch(one.name)) is not None and match[1] == (name or match[1])]  # fmt: skip
     bases = sorted(entry for entry in found if entry[1] == "base")
     return [entry[2] for entry in (*bases[-1:], *sorted(entry for entry in found if entry[1] == "incr"))]
-
-
-__all__ = ["LostBytes", "Salvaged", "salvage"]

@@ -47,6 +47,3 @@ class WorkerThread:
                 return
             job()
             self._done.release()
-
-
-__all__ = ["WorkerThread"]

@@ -35,6 +35,3 @@ class WriteGate:
             self._reasons[cause] = reason
         found = next((self._reasons[one] for one in _ORDER if one in self._reasons), None)
         self._engine.refusal = found or self._engine.replication.refusal
-
-
-__all__ = ["LOG", "READ_ONLY", "SNAPSHOT", "WriteGate"]

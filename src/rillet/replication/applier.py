@@ -246,6 +246,3 @@ class Applier:
             name = "<unknown>" if entry is None else entry.fullname
             self.on_refused(f"This replica is sending an error to its master: '{reason}' after processing the command "
                             f"'{name}'")  # fmt: skip
-
-
-__all__ = ["Applier"]

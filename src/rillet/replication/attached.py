@@ -128,6 +128,3 @@ class AttachedReplica:
 def _error(reason: str) -> bytes:
     """Return an error of one line."""
     return b"-ERR " + " ".join(reason.split()).encode("utf-8", "backslashreplace") + b"\r\n"
-
-
-__all__ = ["ONLINE", "SENDING", "STREAMING", "WAIT_END", "WAIT_START", "AttachedReplica"]

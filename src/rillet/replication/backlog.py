@@ -101,6 +101,3 @@ class Backlog:
         """Assert the invariants. O(blocks)"""
         assert sum(map(len, self._blocks)) == len(self)
         assert all(self._blocks)
-
-
-__all__ = ["BLOCK", "Backlog"]

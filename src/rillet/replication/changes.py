@@ -255,6 +255,3 @@ def changes_of(unit: Unit, history: str, reduce: Callable[[list[bytes]], list[by
             command = words[0].decode("utf-8", "surrogateescape").upper()
             changes.append(Change(db, key, command, words, after, position, unit.transaction, last))
     return changes
-
-
-__all__ = ["Change", "ChangePosition", "Unit", "UnitParser", "changes_of", "entry_of", "keys_of", "type_of"]

@@ -53,6 +53,3 @@ class ChannelLink(SnapshotLink):
             raise LinkError(f"Received unexpected psync reply: {shown_line(line)}")
         self.phase = "header"
         events.append(full_sync(line.split(b" ")))
-
-
-__all__ = ["ChannelLink"]

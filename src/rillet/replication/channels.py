@@ -32,6 +32,3 @@ def waits_for(replica: AttachedReplica) -> AttachedReplica | None:
     """Return the first connection that needs this second one until the snapshot is sent, or None."""
     main = replica.main
     return main if main is not None and main.state == STREAMING else None
-
-
-__all__ = ["begin_channel", "is_second", "waits_for"]

@@ -135,6 +135,3 @@ def pause_at(engine: Engine, step: str) -> bool:
         return False
     engine.services.stop_process()
     return True
-
-
-__all__ = ["EarlyStream", "pause_at"]

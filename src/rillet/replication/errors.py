@@ -13,6 +13,3 @@ class NoMasterLink(CommandError):
     """A replica cannot synchronise now, because its master has no stream to continue; it tries again."""
 
     prefix = "NOMASTERLINK"
-
-
-__all__ = ["LinkError", "NoMasterLink"]

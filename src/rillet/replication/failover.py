@@ -105,6 +105,3 @@ class Failover:
 
 def _name(target: tuple[str, int] | None) -> str:
     return "any replica" if target is None else f"{target[0]}:{target[1]}"
-
-
-__all__ = ["WAITING", "Failover"]

@@ -141,6 +141,3 @@ class KeyFilter:
             parts.append(pack_command([b"SELECT", b"%d" % unit.db_after]))
         parts.append(pack_command([b"EXEC"]))
         return b"".join(parts)
-
-
-__all__ = ["KeyFilter", "Unappliable"]

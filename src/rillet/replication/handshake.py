@@ -321,9 +321,3 @@ def full_sync(words: list[bytes]) -> FullSync:
 def shown_line(line: bytes) -> str:
     """Return a line of the master for the log."""
     return line.decode("utf-8", "backslashreplace")
-
-
-__all__ = [
-    "ChannelOffered", "Continued", "Event", "FullSync", "LinkOptions", "MasterLink", "Note", "Position",
-    "SnapshotBegin", "SnapshotData", "SnapshotEnd", "SnapshotLink", "StreamData", "encode", "full_sync", "shown_line",
-]  # fmt: skip

@@ -126,6 +126,3 @@ def covers(server: Compat, compat: Compat) -> bool:
 def name_of(server: Compat) -> str:
     """Return the name of a server."""
     return shown(server)
-
-
-__all__ = ["Limits", "covers", "name_of"]

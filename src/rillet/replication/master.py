@@ -684,6 +684,3 @@ def refuse_writes(engine: Engine, refused: bool) -> None:
     engine.replication.refusal = reason
     if engine.refusal in (None, FEW_REPLICAS):
         engine.refusal = reason
-
-
-__all__ = ["ReplicationStream", "refuse_writes"]

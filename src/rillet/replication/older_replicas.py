@@ -321,6 +321,3 @@ def _fields(value: Hash, argv: list[bytes], out: list[list[bytes]]) -> None:
         out.append([b"HSET", argv[1], *pairs])
     if gone:
         out.append([b"HDEL", argv[1], *gone])
-
-
-__all__ = ["Narrowing"]

@@ -560,7 +560,3 @@ class Follower:
                 self._fsynced = self._unsynced.pop(0)[1]
             words += [b"FACK", str(self._fsynced).encode()]
         self._carrier.send(pack_command(words))
-
-
-__all__ = ["CONNECT", "CONNECTED", "CONNECTING", "HANDSHAKE", "NONE", "TRANSFER", "Carrier", "ChannelCarrier",
-           "Follower"]  # fmt: skip

@@ -60,6 +60,3 @@ class ExpiredAtStart:
         self.commands.clear()
         self.count = 0
         return commands if complete else None
-
-
-__all__ = ["ExpiredAtStart", "restore"]

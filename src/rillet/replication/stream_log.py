@@ -58,6 +58,3 @@ class StreamLog:
 
     def sync_soon(self, on_synced: Callable[[], None] | None = None) -> None:
         """Do nothing: there is no file."""
-
-
-__all__ = ["StreamLog"]

@@ -70,6 +70,3 @@ class SyncBuffer:
         end = self._end if self._blocks else 0
         assert self.used == max(len(self._blocks) - 1, 0) * BLOCK + end - self._at
         assert 0 <= self._at <= BLOCK and self.size <= self.peak
-
-
-__all__ = ["BLOCK", "SyncBuffer"]

@@ -372,6 +372,3 @@ def parts_of(replica: AttachedReplica) -> RdbParts:
         data=filters is None, functions=filters is None or "functions" in filters,
         compressed=properties.compressed, checked=properties.checked, reader=properties.server,
     )  # fmt: skip
-
-
-__all__ = ["InlineTransfer", "PipeTransfer", "SavedTransfer", "Transfer", "TransferWatcher", "parts_of"]

@@ -282,6 +282,3 @@ def _unknown_command(argv: list[bytes], compat: Compat) -> str:
             break
         arguments += b"'" + word.split(b"\0", 1)[0][: 128 - len(arguments)] + b"' "
     return f"unknown command '{_text(argv[0][:128])}', with args beginning with: {_text(arguments)}"
-
-
-__all__ = ["FEW_REPLICAS", "QUEUES", "READ_ONLY", "REFUSED", "RUNS", "admit", "denies_oom", "queued_entries"]

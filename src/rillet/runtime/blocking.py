@@ -415,6 +415,3 @@ class Blocking:
             except BaseException as error:
                 self._interrupt = error  # raised when the other clients are served too
         return done
-
-
-__all__ = ["BlockedClient", "Blocking", "KeyWaiters", "ServingRound"]

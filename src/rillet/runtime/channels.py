@@ -216,6 +216,3 @@ class Channels:
 
 def _bulks(channel: bytes, message: bytes) -> bytes:
     return b"$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(channel), channel, len(message), message)
-
-
-__all__ = ["CHANNEL", "PATTERN", "SHARD", "Channels", "Subscriptions"]

@@ -135,6 +135,3 @@ def client_line(session: Session, caller: Session) -> bytes:
         line += [b" read-events=", reads, b" avg-pipeline-len-sum=", session.commands - extra,
                  b" avg-pipeline-len-cnt=", reads]  # fmt: skip
     return b"".join([part if isinstance(part, bytes) else str(part).encode() for part in line])
-
-
-__all__ = ["FLAG_LETTERS", "client_line", "client_memory", "flag_letters", "redirection"]

@@ -178,6 +178,3 @@ class CommandEngine(Protocol):
 
     def narrow(self, narrowing: Any) -> None:
         """Rewrite effects for older replicas from now on; None: for none."""
-
-
-__all__ = ["CommandEngine"]

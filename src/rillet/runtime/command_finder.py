@@ -141,6 +141,3 @@ class CommandFinder(Expiry):
         if subcommand is None or not (self.loading or subcommand.known_to(self.settings.compat)):
             return entry
         return subcommand
-
-
-__all__ = ["CommandFinder"]

@@ -52,6 +52,3 @@ def flags_in(entry: Command, compat: Compat) -> set[str]:
     for change in _flag_changes(compat).get(entry.fullname, ()):
         (flags.add if change[0] == "+" else flags.discard)(change[1:])
     return flags
-
-
-__all__ = ["flags_in"]

@@ -87,6 +87,3 @@ class CommandQueue:
             argv = parser.next()
             assert argv
             yield entry, argv
-
-
-__all__ = ["CommandQueue"]

@@ -270,6 +270,3 @@ class Dispatch(Transactions):
         server = "Valkey" if self.settings.compat.valkey else "Redis"
         kind = "FUNCTION" if self.scripts.calls.function else "SCRIPT"
         return Busy(f"{server} is busy running a script. You can only call {kind} KILL or SHUTDOWN NOSAVE.")
-
-
-__all__ = ["Dispatch"]

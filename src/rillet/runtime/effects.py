@@ -353,6 +353,3 @@ class Effects(CommandFinder):
             counters = self.stats.of_command(entry)
             counters.calls += 1
             counters.nanoseconds += nanoseconds
-
-
-__all__ = ["OTHER", "SAME", "Effects", "follows"]

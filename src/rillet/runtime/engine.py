@@ -239,6 +239,3 @@ class Engine(Dispatch):
             for key, waiting in database.blocking_keys.items():
                 for blocked in waiting:
                     assert blocked.session.blocked is blocked and key in blocked.keys
-
-
-__all__ = ["PEAK_RESET_MS", "Engine"]

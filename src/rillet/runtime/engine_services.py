@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from rillet.errors import CommandError
 from rillet.protocol.peer_replies import Replies
-from rillet.runtime.settings.settings import PARAMETERS, SettingError
+from rillet.runtime.settings.setting_types import SettingError
+from rillet.runtime.settings.settings import PARAMETERS
 from rillet.types.module import KeyPlace
 from rillet.types.rdb import value as rdb
 
@@ -256,6 +257,3 @@ class DefaultServices(EngineServices):
     def __init__(self, engine: CommandEngine) -> None:
         self._engine = engine
         self._jobs = []
-
-
-__all__ = ["DefaultServices", "EngineServices"]

@@ -192,6 +192,3 @@ class EngineStats:
                 self.errors.clear()
                 prefix = _DISABLED
         self.errors[prefix] = self.errors.get(prefix, 0) + 1
-
-
-__all__ = ["CommandStats", "EngineStats"]

@@ -179,6 +179,3 @@ class Expiry(Upkeep):
                 expire_fields(self, database, due[0], now, sys.maxsize, True)  # type: ignore[arg-type]
         if self.blocking.ready:
             self.blocking.serve_ready()
-
-
-__all__ = ["Expiry"]

@@ -106,7 +106,3 @@ def _finish_valkey(engine: CommandEngine, database: Database, key: bytes, delete
     propagation.depth -= 1
     if propagation.pending and propagation.depth == 0:
         propagation.flush_pending()
-
-
-__all__ = ["FIELDS_AT_ONCE", "expire_fields", "field_clock", "fields_expire", "log_fields", "may_remove", "notify",
-           "remove_field"]  # fmt: skip

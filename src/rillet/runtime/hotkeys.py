@@ -95,6 +95,3 @@ def record(hotkeys: Any, now: int, entry: Command, argv: list[bytes], microsecon
         hotkeys.stop(now)
     else:
         hotkeys.record(entry, argv, microseconds, size)
-
-
-__all__ = ["HotKeys", "TopKeys", "record"]

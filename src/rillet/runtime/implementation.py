@@ -58,6 +58,3 @@ def on_list(handler: Any) -> Implementation:
     found.handler = handler
     found.on_spans = False
     return found
-
-
-__all__ = ["Implementation", "on_list"]

@@ -163,6 +163,3 @@ def _same(at: cython.p_const_uchar, word: bytes, size: cython.Py_ssize_t) -> cyt
         other: cython.p_const_uchar = word
         return memcmp(at, other, size) == 0
     return bool(at[:size] == word[:size])
-
-
-__all__ = ["KeyChanges"]

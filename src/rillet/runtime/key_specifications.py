@@ -144,7 +144,3 @@ def key_access(entry: Command, line: list[bytes], compat: Compat) -> list[tuple[
     positions = entry.key_positions(line)
     access = call_flags(entry, line, compat) if positions else []
     return [(position, access[min(index, len(access) - 1)]) for index, position in enumerate(positions) if access]
-
-
-__all__ = ["KEYWORD_SEARCH", "OPTIONS_FROM", "TARGETS", "UNKNOWN_KEYS", "call_flags", "key_access",
-           "specification_flags", "table_of"]  # fmt: skip

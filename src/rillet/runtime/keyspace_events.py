@@ -113,6 +113,3 @@ def _of_subkeys(flags: int, index: int, event: bytes, key: bytes, subkeys: list[
     if flags & BIT["V"] and b"|" not in event:
         messages.append((b"__subkeyspaceevent@%d__:%b|%b" % (index, event, key), payload))
     return messages
-
-
-__all__ = ["CLASS", "MISS", "NEW", "OVERWRITTEN", "TYPE_CHANGED", "Events", "channels_of", "letters", "parse"]

@@ -69,6 +69,3 @@ class LatencyMonitor:
         for name in gone:
             del self.events[name]
         return len(gone)
-
-
-__all__ = ["SAMPLES", "Event", "LatencyMonitor"]

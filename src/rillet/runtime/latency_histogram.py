@@ -106,6 +106,3 @@ def _highest(index: int) -> int:
 def _width(highest: int) -> int:
     """Return the number of durations that share a counter, given the longest of them."""
     return 1 << max(highest.bit_length() - 8, 0)
-
-
-__all__ = ["COUNTERS", "LONGEST", "LatencyHistogram"]

@@ -220,7 +220,3 @@ def script_stats(engine: CommandEngine) -> StatValues:
         "used_memory_vm_total_human": human(lua + vm), "used_memory_functions": overhead,
         "used_memory_scripts": sources + overhead, "used_memory_scripts_human": human(sources + overhead),
     }  # fmt: skip
-
-
-
-__all__ = ["MemoryStats", "human", "script_stats", "session_bytes", "system_memory"]

@@ -138,6 +138,3 @@ def address(session: Session) -> bytes:
     """Return the client's address: ip:port, unix:path, or ?:0 for a session without a socket."""
     peer = session.address("peer")
     return b"unix:" + peer.removesuffix(b":0") if getattr(session.transport, "unix", False) else peer
-
-
-__all__ = ["Monitors", "address"]

@@ -82,6 +82,3 @@ def _may_replicate(session: Session, entry: Command, argv: list[bytes]) -> bool:
     if writes is not None:
         return writes
     return entry.write or "may_replicate" in entry.flags
-
-
-__all__ = ["PAUSE_ALL", "PAUSE_OFF", "PAUSE_WRITES", "SCRIPT_WRITES", "PausedClients"]

@@ -311,6 +311,3 @@ class Propagation:
         """Return the time in ms since the epoch if the log records timestamps, else 0."""
         feed: PropagationBuffer | None = self.feed
         return self._clock.now_ms() if feed is not None and feed.timestamps else 0
-
-
-__all__ = ["LOG_ONLY", "Log", "Propagation"]

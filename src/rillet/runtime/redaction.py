@@ -73,6 +73,3 @@ def redact(fullname: str, words: ArgumentSpans, compat: Compat) -> None:
     if fullname not in _SINCE_7_2 or compat.knows(72):
         for at in _SECRETS[fullname](words.to_list()):
             words.put(at, REDACTED)
-
-
-__all__ = ["REDACTED", "redact"]

@@ -93,6 +93,3 @@ def check_script(engine: CommandEngine, writes: bool, allows_stale: bool) -> Non
         raise ReadOnly()
     if not allows_stale and _is_stale(engine):
         raise MasterDown()
-
-
-__all__ = ["check_script", "master_address", "redirect", "refuse_stale", "refuse_write", "script_refusal"]

@@ -95,6 +95,3 @@ def rdb_type(value: object, server: Compat) -> int:
     if isinstance(value, Hash) and server.valkey and value.earliest():
         return TYPE_HASH_VALKEY
     return type_of(value)
-
-
-__all__ = ["RILLET", "UNKNOWN", "compat_in_info", "compat_of", "knows", "problem", "rdb_type", "shown"]

@@ -160,9 +160,3 @@ class ReplicationState:
     def forget_second(self) -> None:
         """Forget the history before the current one (clearReplicationId2)."""
         self.id2, self.second_offset = NO_ID, -1
-
-
-__all__ = [
-    "FAILOVER_IN_PROGRESS", "NO_FAILOVER", "NO_ID", "RDB_CHANNEL", "WAIT_CHANNEL", "ReplicaProperties",
-    "ReplicationState", "new_id", "offers_channel", "properties_of", "uses_channel",
-]  # fmt: skip

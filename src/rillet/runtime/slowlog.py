@@ -277,6 +277,3 @@ def request_size(words: ArgumentSpans) -> cython.Py_ssize_t:
     for i in range(words.count):
         size += words.size[i] + 5 + count_digits(words.size[i])
     return size
-
-
-__all__ = ["LARGE_REPLY", "LARGE_REQUEST", "SLOW", "CommandLog", "CommandLogList", "LoggedCommand", "request_size"]

@@ -522,6 +522,3 @@ def _array(keys: Any) -> bytes:
     for key in keys:
         parts.append(b"$" + decimal(len(key)) + b"\r\n" + key + b"\r\n")
     return b"".join(parts)
-
-
-__all__ = ["ClientTracking", "Tracking"]

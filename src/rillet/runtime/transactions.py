@@ -133,6 +133,3 @@ class Transactions(Effects):
         if len(self._queues) < _KEPT and queue.clear():
             self._queues.append(queue)
         return True
-
-
-__all__ = ["Transactions"]

@@ -311,6 +311,3 @@ class Upkeep:
         self.keyspace_event(database, b"o", b"overwritten", key)
         if type(old) is not type(new):
             self.keyspace_event(database, b"c", b"type_changed", key)
-
-
-__all__ = ["Upkeep"]

@@ -704,6 +704,3 @@ def _integer_of(value: object) -> int:
 def _lua_number(value: float) -> bytes:
     """Return a number as Lua converts it to a string (LUAI_NUMFFORMAT)."""
     return b"%.14g" % value
-
-
-__all__ = ["CachedScript", "ScriptCalls"]

@@ -541,8 +541,3 @@ def _is_name(name: bytes) -> bool:
 
 def _text(raw: bytes) -> str:
     return raw.decode("utf-8", "surrogateescape")
-
-
-__all__ = ["ENGINE", "LOAD_TIMEOUT_MS", "OPCODE", "PREVIEW_OPCODE", "Function", "Functions", "Libraries", "Library",
-           "forget_libraries", "kept_codes", "library_codes", "library_names", "library_record", "metadata",
-           "payload_codes", "preview_code"]  # fmt: skip

@@ -202,6 +202,3 @@ class Interpreter:
 def _no_attribute(_target: object, name: object, _is_setting: bool) -> object:
     """Refuse every access of Lua to an attribute of a Python object; no script ever has such an object."""
     raise AttributeError(name)
-
-
-__all__ = ["RESERVE", "Interpreter"]

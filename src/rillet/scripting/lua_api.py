@@ -80,6 +80,3 @@ def find_functions(path: str) -> None:
     lua.error = cython.cast(c_function, _address(library, "lua_error"))
     lua.gc = cython.cast(of_two, _address(library, "lua_gc"))
     lua.ref = cython.cast(of_index, _address(library, "luaL_ref"))
-
-
-__all__ = ["find_functions"]

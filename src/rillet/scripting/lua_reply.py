@@ -158,6 +158,3 @@ def _number(buf: bytearray, start: cython.Py_ssize_t, stop: cython.Py_ssize_t) -
         value = value * 10 + (buf[at] - 48)
         at += 1
     return cython.cast(cython.longlong, 0 - value if buf[start] == 45 else value)
-
-
-__all__ = ["ReplyReader"]

@@ -569,6 +569,3 @@ class LuaStack:
             self.rethrow()
         text = self._value(place + 1)
         raise self.failure(text.decode("utf-8", "surrogateescape") if type(text) is bytes else "")
-
-
-__all__ = ["CALL", "PCALL", "RESP", "LuaCaller", "LuaStack"]

@@ -100,6 +100,3 @@ def _write_status(state: cython.p_void, index: cython.int, out: ReplyWriter) -> 
         return False
     out.truncate(out.mark() - 4)  # the header of an empty list
     return out.simple(status)
-
-
-__all__ = ["write_plain"]

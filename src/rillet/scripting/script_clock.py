@@ -77,6 +77,3 @@ def install(engine: Engine) -> ScriptClock:
     for database in engine.databases:
         database.clock = clock
     return clock
-
-
-__all__ = ["ScriptClock", "install"]

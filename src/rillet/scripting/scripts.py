@@ -195,6 +195,3 @@ def scripts_of(engine: CommandEngine) -> Scripts:
         engine.scripts = Scripts(engine)  # type: ignore[arg-type]
     scripts: Scripts = engine.scripts
     return scripts
-
-
-__all__ = ["MOST_EVAL_SCRIPTS", "UNKILLABLE", "CachedScript", "Scripts", "scripts_of"]

@@ -95,6 +95,3 @@ def write(path: Path, text: bytes, disk: Disk = REAL) -> None:
         raise CommandError(
             "There was an error trying to save the ACLs. Please check the server logs for more information"
         ) from None
-
-
-__all__ = ["UsersError", "load_users", "path_of", "read", "write"]

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rillet.runtime.settings.settings import SettingError, Settings
+from rillet.runtime.settings.setting_types import SettingError
+from rillet.runtime.settings.settings import Settings
 from rillet.server.engine_loop import EngineLoop
 from rillet.server.listeners import ListeningAddress, open_tcp
 from rillet.server.log_lines import LOGGER, WARNING, say
@@ -177,6 +178,3 @@ class Addresses:
 
 def _reason(error: OSError) -> str:
     return os.strerror(error.errno) if error.errno is not None and error.errno > 0 else str(error)
-
-
-__all__ = ["Addresses", "Protocols"]

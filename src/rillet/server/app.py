@@ -138,6 +138,3 @@ async def _serve(configuration: Configuration, folder: Path, is_store: bool, loo
         process.stopped()
     say("rillet is now ready to exit, bye bye...", WARNING)
     return 0
-
-
-__all__ = ["main"]

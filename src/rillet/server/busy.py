@@ -238,6 +238,3 @@ class BusyClients:
         except OSError:
             transport.socket.close()
             connection.connection_lost(None)
-
-
-__all__ = ["BusyClients"]

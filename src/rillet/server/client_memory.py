@@ -111,6 +111,3 @@ class ClientMemory:
             LOGGER.info("client %s evicted: it takes %d bytes", largest.peer, largest.counted)
             self.forget(largest)
             largest.close()
-
-
-__all__ = ["ClientMemory", "client_limit"]

@@ -147,6 +147,3 @@ def _replace(path: Path, text: bytes, disk: Disk) -> None:
             disk.remove(new)
         raise
     disk.sync_folder(path.parent)
-
-
-__all__ = ["rewrite", "rewritten"]

@@ -99,6 +99,3 @@ class EngineLoop:
         with self.guard:
             function()
             self._wrote()
-
-
-__all__ = ["EngineLoop"]

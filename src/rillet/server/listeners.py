@@ -109,8 +109,3 @@ def set_keepalive(one: Any, seconds: int) -> None:
     one.setsockopt(socket.IPPROTO_TCP, idle, min(seconds, 32767))
     one.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, min(max(seconds // 3, 1), 32767))
     one.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
-
-
-__all__ = [
-    "ACCEPTORS", "ListeningAddress", "open_tcp", "set_keepalive",
-]  # fmt: skip

@@ -137,7 +137,3 @@ def say(text: str, level: int = NOTICE) -> None:
 def say_line(text: str, *, warning: bool = False) -> None:
     """Write a line to this process's log, for the services of rillet.persistence."""
     say(text, WARNING if warning else NOTICE)
-
-
-__all__ = ["DEBUG", "JOURNAL", "LEVELS", "NOTICE", "VERBOSE", "WARNING", "ServerLogger", "configure_log",
-           "in_words_of", "say", "say_line"]  # fmt: skip

@@ -192,6 +192,3 @@ class LoggedReplies:
             if log is not None and engine.monitored_ns < 2**62 and self._settings.appendfsync == "always":
                 engine.latency.add(b"aof-fsync-always", log.syncer.last_ns)
             self._release_settled()
-
-
-__all__ = ["LoggedReplies"]

@@ -50,6 +50,3 @@ class Messages:
         waiting, self._waiting = self._waiting, []
         for connection in waiting:
             connection.deliver()
-
-
-__all__ = ["Messages"]

@@ -382,6 +382,3 @@ def _name(raw: bytes) -> str:
 
 def _text(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-
-
-__all__ = ["GROUPS", "KEYS", "Metric", "StreamFinder", "families", "lag_of", "server_metrics"]

@@ -15,7 +15,8 @@ from typing import Any
 
 from rillet.extras import require
 from rillet.server.metrics import Metric, StreamFinder, families, server_metrics
-from rillet.server.server import CannotListen, Server
+from rillet.server.server import Server
+from rillet.server.unix_socket import CannotListen
 
 CLIENTS = 16
 _SECONDS = 5.0  # a client's time for its request, and for reading the response
@@ -129,6 +130,3 @@ def _header(line: str) -> tuple[str, str]:
 
 def _plain(status: int, text: str) -> tuple[int, str, bytes]:
     return status, "text/plain; charset=utf-8", f"{text}\n".encode()
-
-
-__all__ = ["CLIENTS", "MetricsListener"]

@@ -62,6 +62,3 @@ class Pauses:
     def reason(self) -> str:
         """The strictest reason, and among equals the one that ends last; "none" without a pause."""
         return max(self._reasons, key=lambda reason: self._reasons[reason][::-1], default="none")
-
-
-__all__ = ["BY_CLIENT", "FOREVER_MS", "FOR_FAILOVER", "FOR_SHUTDOWN", "Pauses"]

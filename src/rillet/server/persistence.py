@@ -27,7 +27,7 @@ from rillet.persistence.foreign_server import reject_foreign_server
 from rillet.persistence.fork import Child
 from rillet.replication.restart import ExpiredAtStart
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings.settings import SettingError
+from rillet.runtime.settings.setting_types import SettingError
 from rillet.server.log_lines import WARNING, say, say_line
 from rillet.server.serve_while_loading import LoadingPhase
 from rillet.server.server import Server
@@ -188,6 +188,3 @@ def _summary(result: LoadResult) -> str:
         return f"DB loaded from {result.adopted}, for a new log: {result.seconds:.3f} seconds, {result.keys} keys"
     return (f"DB loaded from append only file: {result.seconds:.3f} seconds, {result.commands} commands, "
             f"{result.keys} keys of a base, {result.bytes} bytes{dropped}{refused}")  # fmt: skip
-
-
-__all__ = ["ServerPersistence"]

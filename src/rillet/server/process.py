@@ -25,7 +25,8 @@ from pathlib import Path
 
 from rillet.real_time import monotonic
 from rillet.runtime.settings.server_settings import expand_title
-from rillet.runtime.settings.settings import SettingError, Settings
+from rillet.runtime.settings.setting_types import SettingError
+from rillet.runtime.settings.settings import Settings
 from rillet.server.log_lines import NOTICE, WARNING, say
 
 try:
@@ -224,6 +225,3 @@ class Process:
         with contextlib.suppress(SettingError):
             if self._settings.oom_score_adj != "no":
                 self.adjust_oom_score(_CHILD)
-
-
-__all__ = ["RESERVED_FILES", "Process", "adjust_files", "daemonize"]

@@ -45,6 +45,3 @@ def is_local(host: str, compat: Compat) -> bool:
 def default_user_is_open(engine: Engine) -> bool:
     """Return whether the user `default` needs no password."""
     return bool(engine.acl.default.no_password)
-
-
-__all__ = ["default_user_is_open", "denied", "is_local"]

@@ -33,8 +33,8 @@ from typing import BinaryIO
 
 from rillet.errors import StoreError
 from rillet.protocol.command_parser import split_args
-from rillet.runtime.settings.setting_types import quoted
-from rillet.runtime.settings.settings import DEFAULT_SAVE, PARAMETERS, SettingError, Settings, SettingType
+from rillet.runtime.settings.setting_types import SettingError, SettingType, quoted
+from rillet.runtime.settings.settings import DEFAULT_SAVE, PARAMETERS, Settings
 
 # Directives that are accepted without effect: those that Redis itself ignores (config.c: deprecated_configs), and those
 # of features that rillet does not have yet.

@@ -149,6 +149,3 @@ class SecondSocket:
         self._socket = None
         with self._loop.guard:
             self._follower.channel_closed(reason)
-
-
-__all__ = ["MasterSocket", "SecondSocket", "SocketOwner"]

@@ -22,7 +22,7 @@ from rillet.replication.replica import Follower
 from rillet.runtime.admission import FEW_REPLICAS, READ_ONLY
 from rillet.runtime.engine import Engine
 from rillet.runtime.replication import uses_channel
-from rillet.runtime.settings.settings import SettingError
+from rillet.runtime.settings.setting_types import SettingError
 from rillet.server.connection import address_of
 from rillet.server.engine_loop import EngineLoop
 from rillet.server.log_lines import NOTICE, WARNING, in_words_of, say
@@ -389,6 +389,3 @@ class ReplicaLink:
         if self._settings.propagation_error_behavior != "ignore" and self._settings.replica_read_only:
             self.log_line("This replica panicked sending an error to its master", warning=True)
             os._exit(1)
-
-
-__all__ = ["ReplicaLink"]

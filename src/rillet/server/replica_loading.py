@@ -157,6 +157,3 @@ def load(engine: Engine, source: Any, name: str, new: NewData | None, progress: 
     if new is None:
         return load_rdb_from(source, name, engine, progress=report)
     return load_rdb_from(source, name, engine, progress=report, databases=new.databases, kept=new.kept)
-
-
-__all__ = ["Incoming", "NewData", "SnapshotFile", "empty", "load"]

@@ -72,6 +72,3 @@ class VersionQuestions:
             return compat_in_info(info) if "role:slave" in info else None
         finally:
             writer.close()
-
-
-__all__ = ["SECONDS", "VersionQuestions"]

@@ -108,6 +108,3 @@ class Replicas:
         settings, master = self._engine.settings, self._engine.replication.master
         required = settings.min_replicas_to_write and settings.min_replicas_max_lag and master is None
         refuse_writes(self._engine, bool(required))
-
-
-__all__ = ["Replicas"]

@@ -110,6 +110,3 @@ class LoadingPhase:
             "loading_loaded_perc": f"{self._bytes * 100 / self._total if self._total else 0:.2f}",
             "loading_eta_seconds": max(eta, 0),
         }  # fmt: skip
-
-
-__all__ = ["LoadingPhase", "Progress"]

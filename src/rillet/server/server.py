@@ -21,7 +21,7 @@ from rillet.host.timers import EngineTimers
 from rillet.real_time import monotonic
 from rillet.runtime.engine import Engine
 from rillet.runtime.session_state import REPLICA, SUBSCRIBED
-from rillet.runtime.settings.settings import SettingError
+from rillet.runtime.settings.setting_types import SettingError
 from rillet.server.addresses import Addresses, Protocols
 from rillet.server.busy import BusyClients
 from rillet.server.client_memory import ClientMemory
@@ -354,6 +354,3 @@ def _asyncio_loop() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
     loop.time = monotonic  # type: ignore[method-assign]
     return loop
-
-
-__all__ = ["NEEDS_LOG", "CannotListen", "Server", "calm_garbage_collector", "event_loop_factory"]

@@ -222,6 +222,3 @@ class DurableServices(FileServices, ServerServices):
     def load_log(self) -> None:
         """Empty the databases and load the append-only file (DEBUG LOADAOF)."""
         self._files.load_log()
-
-
-__all__ = ["DurableServices", "ServerServices"]

@@ -223,6 +223,3 @@ class Shutdown:
             yield
         finally:
             signal.signal(signal.SIGINT, before)
-
-
-__all__ = ["Shutdown", "ShutdownOptions"]

@@ -454,6 +454,3 @@ class TlsTransport:
         """Close the socket now, and drop waiting bytes."""
         self._closed = True
         self._raw.abort()
-
-
-__all__ = ["CONTEXT_SETTINGS", "HANDSHAKE_SECONDS", "TlsContext", "TlsError", "TlsTransport", "context_of", "users_in"]

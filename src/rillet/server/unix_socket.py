@@ -93,6 +93,3 @@ def answers(path: str | Path) -> bool:
 def unix_url(path: str, secret: str = "") -> str:
     """Return the url of a Unix socket."""
     return f"unix://{secret}{quote(path)}"
-
-
-__all__ = ["UNIX_SOCKETS", "CannotListen", "UnixSocket", "answers", "unix_url"]

@@ -81,6 +81,3 @@ def _merge(uri: str, options: dict[str, str], rows: Any, keys: Sequence[str], qu
             if attempt + 1 == _ATTEMPTS:
                 raise
             time.sleep(min(0.05 * attempt, 1.0))
-
-
-__all__ = ["merge_batch"]

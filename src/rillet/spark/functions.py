@@ -103,6 +103,3 @@ def _writing(writer: DataSourceArrowWriter) -> Callable[[Iterator[Any]], Iterato
         yield pa.RecordBatch.from_pydict({"message": [pickle.dumps(writer.write(batches))]})
 
     return write
-
-
-__all__ = ["read_batch", "write_batch"]

@@ -126,6 +126,3 @@ class LagListener(StreamingQueryListener):
             for stream in furthest[: self.most_streams]:
                 streams.add_metric([query.name, stream], last.behind[stream])
         yield from (behind, most, streams, size, age, batch, lost, rows)
-
-
-__all__ = ["LagListener"]

@@ -38,6 +38,3 @@ async def again_async(store: Store, attempt: Callable[[Transport], Awaitable[Res
             return await attempt(transport)
         except failures as error:
             transport = await in_thread(store.replacement, transport, error, retries, commands)
-
-
-__all__ = ["again_async", "patiently_async"]

@@ -548,6 +548,3 @@ class Subscription(PublicNames):
     def __repr__(self) -> str:
         names = [*self.channels, *self.patterns, *self.shards]
         return f"Subscription({'closed' if self._closed else ', '.join(map(repr, names))})"
-
-
-__all__ = ["ChannelConnection", "ChannelMessage", "InProcessChannels", "Names", "Subscription"]

@@ -47,6 +47,3 @@ def run_step(store: Store, command: Any, patience: float = PATIENCE) -> Any:
     if isinstance(command[0], list):
         return store.run_many(command, patience)
     return store.run(command, patience)
-
-
-__all__ = ["Command", "Commands", "Result", "drive", "run_step"]

@@ -311,6 +311,3 @@ async def _handle_async(message: AsyncMessage[Any], handling: Handling) -> None:
     except Exception as error:
         handling.broke(message, error)
         await drive_async(message.group.store, handling.last_failure(message, error))
-
-
-__all__ = ["BACKOFF", "Handled", "Handling", "run_in_tasks", "run_in_threads"]

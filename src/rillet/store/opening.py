@@ -159,6 +159,3 @@ def _open_existing(path: str, options: dict[str, Any]) -> Store:
 
 def _connected(url: str, options: dict[str, Any]) -> Store:
     return connect(url, **options)
-
-
-__all__ = ["connect", "open"]

@@ -86,6 +86,3 @@ def again(store: Store, attempt: Callable[[Transport], Result], commands: Sequen
             return attempt(transport)
         except failures as error:
             transport = store.replacement(transport, error, retries, commands)
-
-
-__all__ = ["FAILURES", "FAILURES_OF_ONE", "PATIENCE", "Failures", "Retries", "again", "patiently"]

@@ -66,6 +66,3 @@ def _words(keys: Iterable[str | bytes], args: Iterable[Value]) -> list[bytes]:
     """Return the number of keys, the keys and the arguments."""
     names = [encode_name(key, "one of keys") for key in items_of(keys, "keys", "keys")]
     return [b"%d" % len(names), *names, *(encoded(arg, "one of args") for arg in items_of(args, "args", "arguments"))]
-
-
-__all__ = ["Script", "StoredFunction"]

@@ -406,9 +406,3 @@ def _memory(key: bytes, server: str) -> Generator[Any, Any, StreamMemory]:
     if isinstance(reply, CommandError):
         return StreamMemory(None, note=f"{server} refused MEMORY USAGE: {reply}")
     return StreamMemory(reply, note=f"{server} reports the total only, estimated from a sample of nodes (MEMORY USAGE)")
-
-
-__all__ = [
-    "GroupStats", "OrderStats", "PartitionStats", "StoreStats", "StreamMemory", "StreamStats", "Waiting", "plain",
-    "survey",
-]  # fmt: skip

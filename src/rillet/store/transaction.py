@@ -317,6 +317,3 @@ class AsyncTransaction(TransactionCommands):
                 raise
             self._lost(lost)
         self._finish(replies)
-
-
-__all__ = ["AsyncTransaction", "Queued", "StoreTransaction", "TransactionCommands"]

@@ -266,6 +266,3 @@ def _combine_numbers(operation: int, sources: list[Any], size: int) -> bytes:
     elif operation == ONE:
         result = (first | union) & ~several
     return result.to_bytes(size, "little")
-
-
-__all__ = ["AND", "ANDOR", "DIFF", "DIFF1", "NOT", "ONE", "OR", "XOR", "combine"]

@@ -181,6 +181,3 @@ class DueTimes:
         assert all(when > 0 for _, when in self.items())
         assert all(score == _score(name, len(name), self.get(name)) for name, score in self.order.iterate(self.table))
         assert all(when > _EXACT and name in self.table for name, when in self.far.items())
-
-
-__all__ = ["DueTimes"]

@@ -671,9 +671,3 @@ def _merge_records(
             memcpy(to + _RECORD * at, fr + _RECORD * one, _RECORD)
         else:
             target[_RECORD * at : _RECORD * (at + 1)] = source[_RECORD * one : _RECORD * (one + 1)]
-
-
-__all__ = [
-    "BOX", "CIRCLE", "LATITUDE", "LONGITUDE", "POLYGON", "SearchArea", "distance", "encode", "geohash_text",
-    "latitude_of", "longitude_of",
-]  # fmt: skip

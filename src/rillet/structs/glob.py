@@ -204,6 +204,3 @@ def _signed(byte: cython.int) -> cython.int:
 @cython.exceptval(check=False)
 def _lower(byte: cython.int) -> cython.int:
     return byte + 32 if 65 <= byte <= 90 else byte
-
-
-__all__ = ["matches", "matches_any", "matching"]

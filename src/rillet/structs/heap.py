@@ -32,6 +32,3 @@ def release_free_pages() -> bool:
         return False
     _malloc_trim(0)
     return True
-
-
-__all__ = ["release_free_pages"]

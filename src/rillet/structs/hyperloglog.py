@@ -632,9 +632,3 @@ def use_words(on: cython.bint) -> cython.bint:
 def uses_words() -> cython.bint:
     """Return the choice of `use_words`."""
     return _words
-
-
-__all__ = [
-    "DENSE", "DENSE_SIZE", "EMPTY", "HEADER", "REGISTERS", "SPARSE", "Cursor", "count_registers", "decode",
-    "registers_of", "store_registers", "to_dense", "use_words", "uses_words",
-]  # fmt: skip

@@ -291,6 +291,3 @@ def count_string(string: Any) -> cython.longlong:
     union: Union = Union()
     union.merge(string)
     return union.count()
-
-
-__all__ = ["Union", "count_string"]

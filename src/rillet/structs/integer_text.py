@@ -67,6 +67,3 @@ def put_decimal(to: bytearray, at: cython.Py_ssize_t, value: cython.longlong) ->
         start += 1
         at += 1
     return at
-
-
-__all__ = ["decimal", "put_decimal"]

@@ -271,6 +271,3 @@ class Intset:
         assert int.from_bytes(self.buf[:4], "little") == self.width
         assert int.from_bytes(self.buf[4:8], "little") == self.count
         assert self._rises()
-
-
-__all__ = ["HEADER_SIZE", "Intset", "width_of"]

@@ -477,9 +477,3 @@ def _partition(
     i = min(above, end - pd - 1)
     _exchange(order, pb, end - i, i)
     return [(start, below), (end - above, above)]
-
-
-__all__ = [
-    "FAST_FLOAT", "STRING2D", "STRTOD", "VALKEY", "first_by_scores", "most_bytes", "number_of", "order_by_scores",
-    "pack", "partial_order", "picked", "scores_of", "sorted_by_keys",
-]  # fmt: skip

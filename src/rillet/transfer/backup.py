@@ -284,6 +284,3 @@ def _install_rdb(paths: list[Path], target: Path, work: Path, quick: bool, bar: 
     REAL.rename(draft, target)
     REAL.sync_folder(target.parent)
     return report
-
-
-__all__ = ["Backup", "back_up", "back_up_server", "data_files"]

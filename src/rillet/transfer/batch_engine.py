@@ -114,6 +114,3 @@ class BatchEngine:
             value = database.peek(key)
             if value is not None:
                 yield StateKey(db, key, database.get_expire(key), version, rdb.dump(value))
-
-
-__all__ = ["BatchCommand", "BatchEngine", "StateKey"]

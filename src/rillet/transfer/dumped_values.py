@@ -150,6 +150,3 @@ def entries_of(store: Store, key: bytes) -> Iterator[tuple[bytes, list[bytes]]]:
 
 def _pairs(reply: list[Any]) -> dict[bytes, Any]:
     return dict(zip(reply[::2], reply[1::2], strict=True))
-
-
-__all__ = ["Values", "commands_of", "compat_of", "entries_of", "store_without_expiry"]

@@ -504,7 +504,3 @@ def write_directory(path: Path, engine: Engine) -> None:
         service.close()
     finally:
         directory.unlock()
-
-
-__all__ = ["Copied", "DumpedKey", "EngineTarget", "FileSource", "Merge", "ServerSource", "ServerTarget",
-           "copy_keys", "encoded", "rdb_version_of", "server_options", "write_directory"]  # fmt: skip

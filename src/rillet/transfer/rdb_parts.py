@@ -106,6 +106,3 @@ def snapshot_keys(data: bytes, part: SnapshotPart) -> Iterator[SnapshotKey]:
             payload = bytes((record.kind,)) + data[record.value : record.end] + footer
             key = RdbReader(data, record.key, record.value).string()
             yield SnapshotKey(db, key, record.expires, payload + crc64(payload).to_bytes(8, "little"))
-
-
-__all__ = ["SnapshotKey", "SnapshotPart", "SnapshotParts", "snapshot_keys", "split"]

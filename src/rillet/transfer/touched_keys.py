@@ -126,6 +126,3 @@ class TouchedKeys:
         source = self.source(db)
         if source is not None:
             self.needed.add((source, key))
-
-
-__all__ = ["Moves", "TouchedKeys"]

@@ -92,6 +92,3 @@ class Array(SizedValue):
         """Raise AssertionError if the array is empty or its cells are inconsistent. O(n)"""
         assert self.cells.count
         self.cells.check()
-
-
-__all__ = ["Array"]

@@ -286,6 +286,3 @@ def _awake_list(data: bytes) -> object:
 def type_at_rest(tag: int) -> type:
     """Return the class of the values with a tag."""
     return _TYPES[tag]
-
-
-__all__ = ["LAST_STRING", "LIMIT", "TABLE_LIMIT", "awaken", "string_at_rest", "to_rest", "type_at_rest"]

@@ -129,6 +129,3 @@ def check(packed: Listpack) -> None:
     assert len({field for field, _, _ in found}) == len(found)
     assert times == sorted(times) and all(when > 0 for when in times)
     assert all(when for _, _, when in found[: len(times)])
-
-
-__all__ = ["WIDTH", "check", "find", "insert", "of_pairs", "remove", "rows", "set_time", "time_at"]

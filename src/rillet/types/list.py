@@ -223,6 +223,3 @@ def _to_build(limits: ListLimits) -> List:
     elements.classic = not limits.compact
     elements.threshold = limits.threshold
     return made
-
-
-__all__ = ["List", "ListLimits"]

@@ -356,21 +356,3 @@ def argument(word: Any) -> bytes:
 def find_type(types: Mapping[int, TypeHandle], number: int) -> TypeHandle | None:
     """Return the loaded type with the name in `number`, in any version (moduleTypeLookupModuleByID)."""
     return types.get(number >> 10)
-
-
-__all__ = [
-    "AFTER_KEYS",
-    "BEFORE_KEYS",
-    "MODULE_DIGEST",
-    "NOWHERE",
-    "DefragPass",
-    "Digest",
-    "KeyPlace",
-    "ModuleType",
-    "ModuleValue",
-    "TypeHandle",
-    "argument",
-    "find_type",
-    "type_id",
-    "type_name",
-]  # fmt: skip

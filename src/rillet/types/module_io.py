@@ -144,6 +144,3 @@ def _hexadecimal(value: Fraction) -> bytes:
     rest = digits[1:].rstrip("0")
     point = "." + rest if rest else ""
     return f"{'-' if value < 0 else ''}0x{digits[0]}{point}p{exponent + 60:+d}".encode()
-
-
-__all__ = ["DOUBLE", "END", "FLOAT", "SIGNED", "STRING", "UNSIGNED", "ModuleReader", "ModuleWriter"]

@@ -74,6 +74,3 @@ def put_span(
     else:
         packed.insert_int(pos, number, False)
     return True
-
-
-__all__ = ["put_span", "score_at"]

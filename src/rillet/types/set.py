@@ -326,6 +326,3 @@ class Set(SizedValue):
             assert len(set(self)) == len(self)
         else:
             self.table.check()  # type: ignore[union-attr]
-
-
-__all__ = ["Set", "SetLimits"]

@@ -15,6 +15,3 @@ class SizedValue:
 
     __slots__ = ("charge",)
     charge: public[cython.Py_ssize_t]
-
-
-__all__ = ["SizedValue"]

@@ -19,7 +19,8 @@ from rillet.spark.archive.files import ArchiveError, can_exchange
 from rillet.spark.archive.layout import OWN, Archive, day_of, folder_of
 from rillet.spark.archive.manifest import ArchiveManifest
 from rillet.spark.options import Options, parse
-from rillet.spark.pipelines.archive import ArchiveSummary, FileOptions, merge_small
+from rillet.spark.pipelines.archive import FileOptions, merge_small
+from rillet.spark.pipelines.archive_summary import ArchiveSummary
 from rillet.spark.pipelines.archive_trim import trim_errors
 from rillet.spark.pipelines.task_runner import TaskRunner
 from rillet.types.stream.id import StreamID

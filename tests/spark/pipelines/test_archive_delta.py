@@ -26,7 +26,8 @@ from rillet.spark.archive.delta import APP, DeltaArchive, file_stats
 from rillet.spark.archive.files import ArchiveError
 from rillet.spark.archive.layout import Archive
 from rillet.spark.archive.manifest import Part
-from rillet.spark.pipelines.archive import ArchiveSummary, FileOptions, merge_small
+from rillet.spark.pipelines.archive import FileOptions, merge_small
+from rillet.spark.pipelines.archive_summary import ArchiveSummary
 from rillet.spark.pipelines.task_runner import TaskRunner
 from rillet.types.stream.id import StreamID
 from tests.judge import Judge, free_port

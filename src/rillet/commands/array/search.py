@@ -17,8 +17,9 @@ from rillet.commands.array.values import array_to_read, parse_index, write_index
 from rillet.errors import CommandError
 from rillet.runtime.session import Session
 from rillet.structs.array.array_cursor import ArrayCursor
-from rillet.structs.array.regex import Backreference, RegexError, compile_regex
+from rillet.structs.array.regex import compile_regex
 from rillet.structs.array.regex_matcher import RegexMatcher
+from rillet.structs.array.regex_parser import Backreference, RegexError
 from rillet.structs.array.sparse_array import SparseArray
 from rillet.structs.glob import matches
 from rillet.types.array import Array

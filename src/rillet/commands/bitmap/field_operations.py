@@ -244,6 +244,3 @@ class FieldOperations:
         elif self.overflow == _SATURATE:
             self.value = most if above else least
         return self.overflow != _FAIL
-
-
-__all__ = ["BAD_OFFSET", "ERRORS", "FieldOperations"]

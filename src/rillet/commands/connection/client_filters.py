@@ -202,6 +202,3 @@ def is_listed(session: Session, caller: Session) -> bool:
 def listed(caller: Session) -> list[Any]:
     """Return the sessions of all clients."""
     return [one for one in caller.engine.sessions.values() if is_listed(one, caller)]
-
-
-__all__ = ["client_type", "is_listed", "listed", "parse_filters", "type_of"]

@@ -109,6 +109,3 @@ def _write_text(out: ReplyWriter, degrees: cython.double) -> cython.bint:
     if out.resp == 2:
         return out.bulk(text)
     return out.raw(b"," + text + b"\r\n")
-
-
-__all__ = ["write_coordinate", "write_distance"]

@@ -191,7 +191,3 @@ def register_exactly(session: Session, key: bytes, value: Hash) -> None:
     """Register a hash for its next expiry (Valkey: dbUpdateObjectWithVolatileItemsTracking)."""
     if value.expiry is not None and len(value) and value.expiry.due != value.earliest():
         session.db.set_due(key, value, value.earliest())
-
-
-__all__ = ["ANY_ORDER", "DELETED", "NOT_MET", "NO_FIELD", "SET", "FieldTimes", "forget_if_last", "invalid_time",
-           "is_past", "register_exactly"]  # fmt: skip

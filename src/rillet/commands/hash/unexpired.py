@@ -97,6 +97,3 @@ def unexpired_names(session: Session, value: Hash | None, fields: list[bytes]) -
         return fields
     now = field_clock(session.db)
     return [field for field in fields if not 0 < value.time_of(field) < now]
-
-
-__all__ = ["HELD", "ONE", "SEVERAL", "UnexpiredFields", "unexpired_names", "unexpired_rows", "unexpired_value"]

@@ -114,6 +114,3 @@ class NamedKeys(StringCommand):
             return write_field(session, words)
         except WrongType:
             return session.out.null()
-
-
-__all__ = ["NamedKeys"]

@@ -143,6 +143,3 @@ def clusterscan(session: Session, argv: list[bytes]) -> None:
 def trimslots(session: Session, argv: list[bytes]) -> None:
     """Delete the keys of slots that another node serves."""
     _disabled(session, argv)
-
-
-__all__ = ["SLOTS", "slot_of"]

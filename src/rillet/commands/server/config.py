@@ -14,7 +14,7 @@ from rillet.commands.help_texts import declare_help
 from rillet.commands.server import command
 from rillet.errors import CommandError, Loading
 from rillet.runtime.session import Session
-from rillet.runtime.settings.settings import SettingError, SettingType
+from rillet.runtime.settings.setting_types import SettingError, SettingType
 
 if TYPE_CHECKING:
     from rillet.runtime.command_engine import CommandEngine

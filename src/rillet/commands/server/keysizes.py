@@ -63,6 +63,3 @@ def _sizes(values: Iterable[Any]) -> Iterable[tuple[str, int]]:
         field = _FIELDS.get(type(value))
         if field is not None:
             yield field, value.length() if isinstance(value, String) else len(value)
-
-
-__all__ = ["bin_label", "key_sizes", "size_bin"]

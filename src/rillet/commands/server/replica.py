@@ -127,6 +127,3 @@ def replica_info(engine: CommandEngine) -> dict[str, Any]:
         "slave_priority": settings.replica_priority, "slave_read_only": int(settings.replica_read_only),
         "replica_announced": int(settings.replica_announced),
     }  # fmt: skip
-
-
-__all__ = ["replica_info"]

@@ -177,9 +177,3 @@ def without_get(words: ArgumentSpans, at: cython.Py_ssize_t) -> list[bytes]:
             kept.append(argv[at])
         at += 1
     return kept
-
-
-__all__ = [
-    "COMPARISONS", "EX", "EXAT", "EXPIRIES", "GET", "IFDEQ", "IFDNE", "IFEQ", "IFNE", "KEEPTTL", "NX", "PERSIST", "PX",
-    "PXAT", "XX", "SetOptions", "expiry_ms", "without_get",
-]  # fmt: skip

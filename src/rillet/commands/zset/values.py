@@ -61,6 +61,3 @@ def keep(session: Session, words: ArgumentSpans, n: cython.Py_ssize_t, value: Zs
     db.keep_object(words, n, value.detach())
     new_zset(db)
     return buffer.packed.shrink()
-
-
-__all__ = ["keep", "new_zset", "zset_at"]

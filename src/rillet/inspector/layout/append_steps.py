@@ -103,6 +103,3 @@ def _counted(data: bytes) -> bytes:
 
 def _end_of_count(data: bytes) -> int:
     return int(Listpack.from_bytes(data).skip(HEADER_SIZE, 1))
-
-
-__all__ = ["AppendStep", "append_steps"]

@@ -32,6 +32,3 @@ def lay_out_intset(data: bytes, most: int = 100_000) -> list[Span]:
     if spans[-1].end != len(data):
         raise Corrupt("intset: the members are longer than the bytes")
     return spans
-
-
-__all__ = ["WORDS", "lay_out_intset"]

@@ -142,6 +142,3 @@ def _backlen_size(length: int) -> int:
         if length < limit:
             return size
     return 5
-
-
-__all__ = ["PATTERNS", "WORDS", "ListpackLayout", "PackedElement", "lay_out"]

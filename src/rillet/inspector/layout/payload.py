@@ -178,6 +178,3 @@ _READERS: dict[int, Callable[[Payload, _Parts], None]] = {
     10: _one("other"), 11: _one("intset"), 12: _one("other"), 13: _one("other"), 14: _quicklist, 16: _one("listpack"),
     17: _one("listpack"), 18: _quicklist, 20: _one("listpack"), 23: _expiring, 25: _expiring,
 }  # fmt: skip
-
-
-__all__ = ["KINDS", "STREAMS", "Block", "Payload", "read_payload"]

@@ -52,6 +52,3 @@ def check(spans: list[Span], start: int, end: int) -> None:
             check(span.parts, span.start, span.end)
         at = span.end
     assert at == end, f"the spans end at {at}, not at {end}"
-
-
-__all__ = ["HEX", "Span", "check"]

@@ -154,6 +154,3 @@ def _entry(walk: _Walk, master: StreamID, names: list[bytes]) -> tuple[NodeEntry
 
 def _bytes(element: PackedElement) -> bytes:
     return b"%d" % element.value if isinstance(element.value, int) else element.value
-
-
-__all__ = ["DELETED", "SAMEFIELDS", "WORDS", "NodeEntry", "NodeLayout", "lay_out_node"]

@@ -58,6 +58,3 @@ def _size(node: RaxNode) -> int:
     """Return the bytes of the node in Redis: header, edge bytes, padding, a pointer per child, the value (rax.c)."""
     fixed = 4 + len(node.chars)
     return fixed + -fixed % 8 + 8 * len(node.children()) + 8 * bool(node.iskey)
-
-
-__all__ = ["WORDS", "rax_tree"]

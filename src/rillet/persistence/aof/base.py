@@ -119,6 +119,3 @@ def _pieces(commands: Iterator[bytes]) -> Iterator[bytes]:
             yield b"".join(gathered)
             gathered, size = [], 0
     yield b"".join(gathered)
-
-
-__all__ = ["base_commands", "part_of", "write_base"]

@@ -36,6 +36,3 @@ class AofBuffer:
         self.unwritten = b""
         self.feed.forget_db()
         return lost
-
-
-__all__ = ["AofBuffer"]

@@ -185,6 +185,3 @@ class CommandApplier:
                 f"has no such command; {_REMEDY}"
             )
         raise LogCorrupt(self.path, self.here, f"{command!r} was refused: {reason}; {_REMEDY}")
-
-
-__all__ = ["CommandApplier"]

@@ -188,6 +188,3 @@ def moment(second: int) -> str:
         return f"{datetime.fromtimestamp(second, timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
     except (OverflowError, ValueError, OSError):
         raise Corrupt(f"{second} is not a time in seconds since 1970") from None
-
-
-__all__ = ["LogEnd", "cut", "find_end", "moment"]

@@ -66,6 +66,3 @@ class AofFailures:
 def describe(error: OSError) -> str:
     """Return the text of the MISCONF error (server.c: writeCommandsDeniedByDiskError)."""
     return f"Errors writing to the AOF file: {error.strerror or error}"
-
-
-__all__ = ["AofFailures", "LogTakenOver", "describe"]

@@ -136,6 +136,3 @@ class AofFile:
     def fileno(self) -> int:
         """Return the file descriptor; -1 if there is none, as on a simulated disk."""
         return self._file.fileno()
-
-
-__all__ = ["AofFile"]

@@ -271,6 +271,3 @@ def _reject_orphans(folder: Path, names: list[str], disk: Disk) -> None:
         if re.fullmatch(r".+\.\d+\.(base|incr)\.(rdb|aof)", name) and not name.startswith("temp-"):
             if disk.size(folder / name):
                 raise LogCorrupt(str(folder), 0, f"the manifest is missing, but {name} exists")
-
-
-__all__ = ["SEGMENTS", "AofFolder", "log_files"]

@@ -311,6 +311,3 @@ def is_empty(disk: Disk, path: Path) -> bool:
             reader: FrameReader = FrameReader(file, size)
         return reader._read_line(reader._buffer, 0) == size and reader._length == 0
     return not size
-
-
-__all__ = ["FrameReader", "frame", "is_empty"]

@@ -418,6 +418,3 @@ class AppendOnlyLog:
             failures.fail(error, self.position)
         if failures.reason is not None and failures.reason != reported:
             raise Misconf(failures.reason)
-
-
-__all__ = ["AppendOnlyLog"]

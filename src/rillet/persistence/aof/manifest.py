@@ -191,6 +191,3 @@ def recover(path: Path, disk: Disk = REAL) -> None:
             disk.remove(path.parent / name)
         disk.remove(draft)
     disk.sync_folder(path.parent)
-
-
-__all__ = ["AofManifest", "LogFile", "commit", "draft_of", "read_manifest", "recover"]

@@ -51,6 +51,3 @@ def find(disk: Disk, path: Path, size: int) -> PositionNote | None:
         return None
     name, offset, db = found.groups()
     return PositionNote(size - (len(tail) - at), {b"repl-id": name, b"repl-offset": offset, b"repl-stream-db": db})
-
-
-__all__ = ["PREFIX", "PositionNote", "find", "note"]

@@ -344,6 +344,3 @@ class Rewriting:
             "aof_pending_bio_fsync": int(log.size > log.synced and log.syncer.fsync == "always"),
             "aof_delayed_fsync": 0,
         }  # fmt: skip
-
-
-__all__ = ["Rewriting"]

@@ -228,16 +228,3 @@ def _module_texts(settings: Settings) -> dict[str, str]:
     """Return the settings of modules as text, by their full names."""
     parameters = settings.module_parameters.values()
     return {entry.name: entry.show(getattr(settings, entry.attribute)) for entry in parameters}
-
-
-__all__ = [
-    "BASE",
-    "PURPOSE",
-    "SNAPSHOT",
-    "AdoptedBase",
-    "BaseWriter",
-    "Ended",
-    "ForkedBaseWriter",
-    "InlineBaseWriter",
-    "SpawnedBaseWriter",
-]

@@ -112,6 +112,3 @@ class AofRotation:
                 log.state = ON
         log.closed_size = base_size
         log.base_size = log.current_size if log.state == ON else base_size
-
-
-__all__ = ["AofRotation"]

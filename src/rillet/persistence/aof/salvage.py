@@ -364,6 +364,3 @@ def _whole_commands(data: bytes, at: int, stop: int) -> Iterator[_LoggedCommand]
             if command is not None and TABLE.find(command.argv[0]) is not None:
                 yield command
                 at = command.end
-
-
-__all__ = ["salvage_log"]

@@ -207,6 +207,3 @@ class CommandScan:
 
     def _malformed(self, at: int, what: str, data: bytes) -> LogCorrupt:
         return LogCorrupt(self.path, self._here + at, f"{what}, found {data[at : at + 16]!r}")
-
-
-__all__ = ["CommandScan"]

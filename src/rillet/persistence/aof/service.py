@@ -35,7 +35,7 @@ from rillet.persistence.rdb.snapshots import Say
 from rillet.persistence.write_gate import LOG, WriteGate
 from rillet.real_time import monotonic
 from rillet.runtime.engine import Engine
-from rillet.runtime.settings.settings import SettingError
+from rillet.runtime.settings.setting_types import SettingError
 from rillet.scripting.functions import forget_libraries
 
 LOGGER = logger("log")
@@ -312,6 +312,3 @@ class AofService:
     def _log_line(self, text: str, *, warning: bool = False) -> None:
         """Log a line: the process of a store has no server's log."""
         LOGGER.log(logging.WARNING if warning else logging.INFO, "%s: %s", self.log.folder, text)
-
-
-__all__ = ["AofService"]

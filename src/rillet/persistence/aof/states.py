@@ -8,5 +8,3 @@
 from __future__ import annotations
 
 OFF, WAIT_REWRITE, ON = range(3)
-
-__all__ = ["OFF", "ON", "WAIT_REWRITE"]

@@ -113,6 +113,3 @@ class AofSyncer:
             self.sync_pending()
         if self._on_synced is not None:
             self._on_synced()
-
-
-__all__ = ["AofSyncer"]

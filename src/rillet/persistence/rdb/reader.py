@@ -437,7 +437,3 @@ class _RdbLoader:
             name = key.decode("utf-8", "backslashreplace")
             shown = name if name.isprintable() else repr(name)
             self.engine.services.log_line(f"{self.name}: the key {shown} (database {self.database.index}): {found}")
-
-
-__all__ = ["Kept", "KeptValue", "Loaded", "Unknown", "kept_of", "load_rdb", "load_rdb_from",
-           "read_aux_fields", "verify_checksum"]  # fmt: skip

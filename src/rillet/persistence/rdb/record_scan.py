@@ -316,6 +316,3 @@ def _is_text(name: bytes) -> bool:
         return len(name) > 0 and name.decode().isprintable()
     except UnicodeDecodeError:
         return False
-
-
-__all__ = ["RdbScan"]

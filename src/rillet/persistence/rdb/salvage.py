@@ -295,6 +295,3 @@ class _RdbSalvage:
             self.report.remarks.append(f"{self.path}: database {self.database}: the file states {self.stated} keys, "
                                        f"{self.loaded} were saved")  # fmt: skip
         self.stated, self.loaded, self.damaged = -1, 0, False
-
-
-__all__ = ["LostBytes", "Salvaged", "salvage_rdb"]

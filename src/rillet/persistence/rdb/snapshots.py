@@ -334,6 +334,3 @@ class Snapshots:
 def draft_name(pid: int) -> str:
     """Return the name under which a process writes an RDB file until it is complete (rdbSave)."""
     return f"temp-{pid}.rdb"
-
-
-__all__ = ["PURPOSE", "Say", "Snapshots", "draft_name"]

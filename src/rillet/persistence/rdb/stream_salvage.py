@@ -522,6 +522,3 @@ def _ids(entries: Sequence[int]) -> str:
 
 def _text(name: bytes) -> str:
     return repr(name.decode("utf-8", "backslashreplace"))
-
-
-__all__ = ["SALVAGED", "SegmentLoss", "StreamLoss", "salvage_sealed", "salvage_stream"]

@@ -348,6 +348,3 @@ class _RdbFileWriter:
         if self.syncs and self.unsynced >= SYNC_EVERY:
             self.file.sync()
             self.unsynced = 0
-
-
-__all__ = ["OLDEST_VERSION", "Lost", "NotReadable", "RdbParts", "readable_by", "stream_rdb", "write_rdb"]

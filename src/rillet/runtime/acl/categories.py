@@ -51,6 +51,3 @@ def categories(entry: Command, compat: Compat) -> list[str]:
     if "fast" not in flags:
         found.add("slow")
     return [name for name in _CATEGORIES if name in found]
-
-
-__all__ = ["categories", "category_names"]

@@ -110,6 +110,3 @@ def _match_all(patterns: list[list[bytes]], keys: list[bytes]) -> cython.bint:
             return False
         index = min(index + 1, len(patterns) - 1)
     return True
-
-
-__all__ = ["CommandDecision", "Patterns"]

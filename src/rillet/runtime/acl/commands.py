@@ -154,6 +154,3 @@ class CommandSet:
 def command_set(compat: Compat, databases: int) -> CommandSet:
     """Return the commands of a version, without modules; nothing may change them."""
     return CommandSet(compat, databases)
-
-
-__all__ = ["CommandSet", "command_set"]

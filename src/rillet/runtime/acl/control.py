@@ -400,6 +400,3 @@ class AccessControl:
             assert (session.state & RESTRICTED != 0) == session.account.restricted
             locked = required and not session.state & AUTHENTICATED
             assert (session.state & UNAUTHENTICATED != 0) == locked
-
-
-__all__ = ["DEFAULT", "MODULE", "SCRIPT", "AccessControl"]

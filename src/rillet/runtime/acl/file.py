@@ -64,6 +64,3 @@ def _apply(user: User, words: list[bytes], where: str, all_channels: bool) -> li
                 has_syntax_error = True
                 mistakes.append(f"{where}: {error.args[0]}. ")
     return mistakes
-
-
-__all__ = ["read_users"]

@@ -121,7 +121,3 @@ _DATABASES = {
 }
 # Commands that concern all databases.
 ALL_DATABASES = frozenset(("flushall", "cluster|cancelslotmigrations", "cluster|flushslot", "cluster|migrateslots"))
-
-
-__all__ = ["ALL_DATABASES", "accesses", "channels_of", "databases_of", "first_after", "has_channels", "has_keys",
-           "keys_of"]  # fmt: skip

@@ -76,6 +76,3 @@ class AclLog:
                 return
         self.entries.insert(0, LogEntry(self._next_id, now, reason, context, item, user, client))
         self._next_id += 1
-
-
-__all__ = ["AUTH", "REASONS", "TLS_CERTIFICATE", "AclLog", "LogEntry"]

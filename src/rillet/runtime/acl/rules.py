@@ -77,7 +77,3 @@ def merged(words: list[bytes], restarts: bool) -> list[bytes]:
     if opened >= 0:
         raise UnmatchedParenthesis(opened)
     return rules
-
-
-__all__ = ["RuleError", "UnmatchedParenthesis", "c_string", "has_blanks", "merged", "syntax", "unknown",
-           "useless_pattern"]  # fmt: skip

@@ -313,6 +313,3 @@ def matches_channel(patterns: list[bytes], channel: bytes, is_pattern: bool) -> 
     if is_pattern:
         return any(c_string(pattern) == c_string(channel) for pattern in patterns)
     return matches_any(patterns, channel)
-
-
-__all__ = ["READ", "WRITE", "Selector", "matches_channel"]

@@ -314,6 +314,3 @@ def _denied_database(selector: Selector, entry: Command, words: ArgumentSpans, d
         return -1 if all(map(selector.permits_database, range(commands.databases))) else 0
     uses_data = has_keys(entry) or commands.data >> entry.index & 1
     return 0 if uses_data and not selector.permits_database(db) else -1
-
-
-__all__ = ["DENIED_CHANNEL", "DENIED_COMMAND", "DENIED_DATABASE", "DENIED_KEY", "User", "hashed", "may_keep"]

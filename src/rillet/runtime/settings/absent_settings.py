@@ -173,5 +173,3 @@ OLD_NAMES = (
     ("zset-max-ziplist-entries", "zset-max-listpack-entries", 0, True),
     ("zset-max-ziplist-value", "zset-max-listpack-value", 0, True),
 )
-
-__all__ = ["ABSENT", "OLD_NAMES"]

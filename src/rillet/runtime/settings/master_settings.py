@@ -24,5 +24,3 @@ MASTER = [
     integer("min-replicas-max-lag", "Seconds since its last message within which a replica is in time; 0: no limit",
             10, 0, INT_MAX),
 ]  # fmt: skip
-
-__all__ = ["MASTER"]

@@ -89,5 +89,3 @@ REPLICA = [
     boolean("rdb-del-sync-files", "Whether a server without log and save points deletes a transferred RDB file",
             False),
 ]  # fmt: skip
-
-__all__ = ["REPLICA"]

@@ -155,5 +155,3 @@ _VALKEY = [
 ]  # fmt: skip
 
 SERVER = (*_PROCESS, *_SLOW, *_FOR_SUITES, *_VALKEY)
-
-__all__ = ["SERVER", "expand_title"]

@@ -519,7 +519,3 @@ class Settings:
         for name, parameter in (*PARAMETERS.items(), *self.module_parameters.items()):
             if not parameter.hidden and matches(glob, name.encode(), True) and parameter.known_to(self.compat):
                 yield parameter.name if "." in name else name, parameter.show(getattr(self, parameter.attribute))
-
-
-__all__ = ["DEFAULT_SAVE", "PARAMETERS", "UNCOUNTED_OUTPUT", "OutputLimit", "OutputLimits", "SavePoints",
-           "SettingError", "SettingType", "Settings", "parse_memory"]  # fmt: skip

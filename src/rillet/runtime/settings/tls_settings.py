@@ -42,5 +42,3 @@ TLS = [
     integer("tls-auto-reload-interval", "Seconds after which changed files of certificates are loaded again; 0: never",
             0, 0, INT_MAX, since=NEVER),
 ]  # fmt: skip
-
-__all__ = ["TLS"]

@@ -45,6 +45,3 @@ class ChangesOffset(NamedTuple):
     def position(self) -> ChangePosition:
         """The position in the stream."""
         return ChangePosition(self.id, self.offset, self.db)
-
-
-__all__ = ["ChangesOffset"]

@@ -60,6 +60,3 @@ def parse_changes(given: Mapping[str, str]) -> ChangesOptions:
     if wrong:
         raise OptionError("rillet: " + "; ".join(wrong))
     return ChangesOptions(**parsed, named=frozenset(values))
-
-
-__all__ = ["LATEST", "NAMES", "SNAPSHOT", "ChangesOptions", "parse_changes"]

@@ -215,6 +215,3 @@ class Receiver:
         with self._changed:
             self._changed.notify_all()
         self._thread.join(5)
-
-
-__all__ = ["Receiver"]

@@ -213,6 +213,3 @@ def read_snapshot(options: ChangesOptions, run: str, part: SnapshotPart, offset:
                     yield rows.take_batch()
     if rows.length:
         yield rows.take_batch()
-
-
-__all__ = ["OWN", "SCHEMA", "RowWriter", "check_schema", "entry_of", "read_file", "read_snapshot"]

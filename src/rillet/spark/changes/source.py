@@ -273,6 +273,3 @@ class ChangesReader(InTask, DataSourceStreamReader, SupportsTriggerAvailableNow)
             else:
                 assert isinstance(partition, ChangesPartition)
                 yield from read_file(self.options, partition.file, self.arrow_schema)
-
-
-__all__ = ["ChangesDataSource", "ChangesReader"]

@@ -186,6 +186,3 @@ class Storage:
     def _delete(self, name: str) -> None:
         with contextlib.suppress(FileNotFoundError):  # another driver of this query deleted it
             self._fs.delete_file(self._path(name))
-
-
-__all__ = ["Received", "Storage", "StoredFile"]

@@ -437,6 +437,3 @@ def _print(options: argparse.Namespace, done: ArchiveSummary, runner: TaskRunner
         print_json({"to": options.to, **asdict(done), "in": runner.used})
     else:
         print(f"{done.line(options.to)}, in {runner.used}")
-
-
-__all__ = ["ArchiveSummary", "archive", "compact"]

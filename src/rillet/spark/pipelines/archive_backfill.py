@@ -148,6 +148,3 @@ def _missing(batches: Iterator[Any], archived: Mapping[str, Any]) -> Iterator[An
                 rows = rows.filter(pc.invert(pc.is_in(rows.column("id"), value_set=found)))
             if rows.num_rows:
                 yield rows
-
-
-__all__ = ["backfill"]

@@ -41,6 +41,3 @@ class ArchiveSummary:
         elif self.unsure:
             text += ", entries may have been lost before archiving"
         return text
-
-
-__all__ = ["WAIT", "ArchiveSummary"]

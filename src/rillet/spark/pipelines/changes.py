@@ -32,7 +32,8 @@ from rillet.spark.archive.manifest import ArchiveManifest
 from rillet.spark.option_types import duration, whole_number
 from rillet.spark.options import OptionError
 from rillet.spark.pipelines import cli_arguments, cli_common
-from rillet.spark.pipelines.archive import SMALL_FILES, TARGET, ArchiveSummary, FileOptions, merge_small
+from rillet.spark.pipelines.archive import SMALL_FILES, TARGET, FileOptions, merge_small
+from rillet.spark.pipelines.archive_summary import ArchiveSummary
 from rillet.spark.pipelines.tables import NOTHING, Progress, silent
 from rillet.spark.pipelines.task_runner import TaskRunner, memory_of, struct_of
 from rillet.spark.state.table import BUCKETS, StateCounts, StateFiles, StateTable, open_state, read_state

@@ -116,6 +116,3 @@ def _pieces(batch: Any) -> Iterator[tuple[tuple[int, int], Any]]:
     for day, db in found:
         whole = len(found) == 1
         yield (day, db), batch if whole else batch.filter(pc.and_(pc.equal(days, day), pc.equal(dbs, db)))
-
-
-__all__ = ["columns_of", "stored_schema", "write_changes", "write_task"]

@@ -152,6 +152,3 @@ def served(jobs: Sequence[Job], place: tuple[str, int] | None) -> Iterator[None]
     finally:
         server.shutdown()
         server.server_close()
-
-
-__all__ = ["Job", "served"]

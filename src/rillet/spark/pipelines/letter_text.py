@@ -68,7 +68,3 @@ def requeued_text(summary: RequeueSummary) -> str:
 def entries_text(total: int, kind: str = "dead") -> str:
     """Return the number of entries."""
     return f"{counted(total, 'entry', 'entries')} {kind}"
-
-
-__all__ = ["AGES", "HEAD", "LATEST_MS", "OLDEST", "age_of", "entries_text", "letter_text", "moment", "report_text",
-           "requeued_text"]  # fmt: skip

@@ -122,8 +122,3 @@ def requeue_here(options: Options, letters: Iterable[Letter], to: str | None, mi
 
     rows = [(one.stream, one.group, one.id, one.letter_stream, one.letter_id) for one in sorted(letters, key=place)]
     return sum(requeue_task(options, to, min_idle, rows), RequeueSummary())
-
-
-__all__ = [
-    "Letter", "counts_of", "letter_of", "pending_parts", "read_letters", "read_pending", "requeue_here",
-]  # fmt: skip

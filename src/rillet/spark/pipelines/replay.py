@@ -220,6 +220,3 @@ def run(options: argparse.Namespace) -> int:
     else:
         print(summary.line(options.to))
     return cli_common.DONE
-
-
-__all__ = ["ReplaySummary", "replay", "table"]

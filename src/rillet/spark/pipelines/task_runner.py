@@ -153,6 +153,3 @@ def struct_of(schema: str | StructType, runner: TaskRunner) -> StructType:
             raise OptionError(f"rillet: the schema {schema!r}: {error}") from None
     assert runner.spark is not None  # Spark's parser needs a session
     return struct_type(schema)
-
-
-__all__ = ["CHOICES", "TaskRunner", "here", "memory_of", "struct_of"]

@@ -78,6 +78,3 @@ def _is_text(name: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-__all__ = ["ChangedStreams"]

@@ -62,6 +62,3 @@ def without_read(offset: Offset, layout: Layout) -> Offset:
         return offset
     kept = {key: last for key, last in offset.streams.items() if key not in gone}
     return replace(offset, streams=kept, unread=offset.unread - gone)
-
-
-__all__ = ["description", "keys_of_all", "open_keys", "without_read"]

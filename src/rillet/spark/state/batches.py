@@ -19,6 +19,3 @@ def batch_commands(storage: Storage, files: Iterable[StoredFile]) -> Iterator[Ba
                 for (db, words), end in zip(unit.commands, unit.ends, strict=True):
                     if words[0].upper() not in _WITHOUT_KEYS:
                         yield BatchCommand(db, words, end, record.arrived)
-
-
-__all__ = ["batch_commands"]

@@ -124,6 +124,3 @@ class DeltaState(DeltaArchive):
         table.optimize.compact([("bucket", "in", many)])
         self.vacuum(keep)
         return self.manifest()
-
-
-__all__ = ["DeltaState"]

@@ -266,6 +266,3 @@ def _kept(batch: Any, gone: frozenset[tuple[int, bytes]], moves: Moves | None) -
     keys = batch.column("key_bytes").to_pylist()
     return batch.filter(pa.array([db is not None and (db, key) not in gone
                                   for db, key in zip(dbs, keys, strict=True)]))  # fmt: skip
-
-
-__all__ = ["StateFile", "bucket_of", "lookup_task", "merge_task", "schema", "snapshot_task"]

@@ -34,6 +34,3 @@ class ParquetState(Archive):
     def tidy(self, manifest: ArchiveManifest, keep: float) -> ArchiveManifest:
         """Return the manifest unchanged: a bucket never has small files to merge."""
         return manifest
-
-
-__all__ = ["ParquetState"]

@@ -256,6 +256,3 @@ def _read_file(places: list[str], storage: FileTarget | None) -> Iterator[Any]:
     with open_file([Path(place) for place in places]) if storage is None else storage.read(places[0]) as file:
         for number in range(file.num_row_groups):
             yield from file.read_row_group(number).cast(schema()).to_batches()
-
-
-__all__ = ["BUCKETS", "StateCounts", "StateTable", "open_state", "read_state"]

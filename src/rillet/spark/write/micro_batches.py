@@ -57,6 +57,3 @@ def saving(options: Options | TableOptions, place: str, recorded: bool, adds: bo
             write_recorded(servers, options, record, number, partial(save_steadily, batch, number))
 
     return write
-
-
-__all__ = ["Save", "saving"]

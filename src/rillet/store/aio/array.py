@@ -261,6 +261,3 @@ class AsyncArray(AsyncStoredKey[V]):
     def __aiter__(self) -> AsyncIterator[V]:
         """Yield the values in the order of their indexes, without the empty indexes, a page at a time."""
         return (value async for page in self.pages() for _, value in page)
-
-
-__all__ = ["AsyncArray"]

@@ -172,6 +172,3 @@ class AsyncBitmap(AsyncStoredKey[bytes]):
     def __aiter__(self) -> AsyncIterator[int]:
         """Yield the offsets of the bits that are 1, a page at a time."""
         return (offset async for page in self.pages() for offset in page)
-
-
-__all__ = ["AsyncBitmap"]

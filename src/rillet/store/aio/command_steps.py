@@ -44,6 +44,3 @@ async def run_step(store: AsyncStore, command: Any, patience: float = PATIENCE) 
     if isinstance(command[0], list):
         return await store.run_many(command, patience)
     return await store.run(command, patience)
-
-
-__all__ = ["drive", "run_step"]

@@ -113,6 +113,3 @@ class AsyncGeo(AsyncStoredKey[V]):
         if any:
             words.append(b"ANY")
         return words
-
-
-__all__ = ["AsyncGeo"]

@@ -765,6 +765,3 @@ class AsyncMultiConsumer(AsyncMessageReader[T]):
     def __repr__(self) -> str:
         names = [consumer.group.stream.name for consumer in self.consumers]
         return f"AsyncMultiConsumer({names!r}, {self.consumers[0].group.name!r}, {self.name!r})"
-
-
-__all__ = ["AsyncConsumer", "AsyncGroup", "AsyncMessageReader", "AsyncMultiConsumer"]

@@ -230,6 +230,3 @@ class AsyncHash(AsyncStoredKey[V]):
 
     def __aiter__(self) -> AsyncIterator[str]:
         return self.scan_fields()
-
-
-__all__ = ["AsyncHash"]

@@ -37,6 +37,3 @@ class AsyncHyperLogLog(AsyncStoredKey[V]):
 
 def _keys(others: Iterable[AsyncHyperLogLog[Any]]) -> Iterator[bytes]:
     return (key_in(one, "one of others", AsyncHyperLogLog) for one in others)
-
-
-__all__ = ["AsyncHyperLogLog"]

@@ -210,6 +210,3 @@ class AsyncKeyCommands(PublicNames, AsyncCommandRunner):
     def __aiter__(self) -> AsyncIterator[str]:
         """Yield all keys (SCAN); see `keys`."""
         return self.keys()
-
-
-__all__ = ["AsyncCommandRunner", "AsyncKeyCommands"]

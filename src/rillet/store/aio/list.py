@@ -194,6 +194,3 @@ class AsyncList(AsyncSortable[V]):
     def __aiter__(self) -> AsyncIterator[V]:
         """Yield the values in order, a page at a time."""
         return (value async for page in self.pages() for value in page)
-
-
-__all__ = ["AsyncList"]

@@ -93,6 +93,3 @@ class AsyncMessage(Delivered[T]):
         if await group.store.run(lease(group, self.consumer, action, [self], detail)):
             self.released = True
             raise lost_leases([self])
-
-
-__all__ = ["AsyncMessage"]

@@ -71,6 +71,3 @@ async def consumer(store: AsyncStore, group: str | bytes, name: str | bytes, str
     by_key = {key_of(stream): stream_of(store, stream) for stream in items_of(streams, "streams", "names or streams")}
     encode_name(group, "group")
     return AsyncMultiConsumer([await stream.group(group, start, create=create) for stream in by_key.values()], name)
-
-
-__all__ = ["consumer", "key_of", "read", "read_commands", "stream_of"]

@@ -304,6 +304,3 @@ class AsyncRunner:
 
     def __repr__(self) -> str:
         return f"Async{self.synchronous!r}"
-
-
-__all__ = ["AsyncRunner"]

@@ -47,6 +47,3 @@ class AsyncStoredFunction:
         """Run the function and return its value; CommandError if it fails. read_only: only if it declares no-writes."""
         command = b"FCALL_RO" if flag(read_only, "read_only") else b"FCALL"
         return await self._store.run([command, self.name, *_words(keys, args)])
-
-
-__all__ = ["AsyncScript", "AsyncStoredFunction"]

@@ -183,6 +183,3 @@ class AsyncSet(AsyncSortable[V]):
 
     def __aiter__(self) -> AsyncIterator[V]:
         return self.scan()
-
-
-__all__ = ["AsyncSet"]

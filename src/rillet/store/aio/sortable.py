@@ -53,6 +53,3 @@ class AsyncSortable(AsyncStoredKey[V]):
         argv = [b"SORT", self.key, *_options(by, start, count, descending, alpha), *_patterns(get)]
         argv += (b"STORE", key_in(to, "to", AsyncSortable))
         return int(await self.store.run(argv))
-
-
-__all__ = ["AsyncSortable"]

@@ -263,6 +263,3 @@ class AsyncSortedSet(AsyncSortable[V]):
     def __aiter__(self) -> AsyncIterator[V]:
         """Yield the members in the order of the scores, a page at a time."""
         return (member async for page in self.pages() for member, _ in page)
-
-
-__all__ = ["AsyncSortedSet"]

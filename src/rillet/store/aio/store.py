@@ -182,6 +182,3 @@ class AsyncStore(AsyncRunner, AsyncKeyCommands):
         """Return the fields of INFO."""
         lines = decode(await self.execute("INFO")).splitlines()
         return dict(line.split(":", 1) for line in lines if ":" in line and not line.startswith("#"))
-
-
-__all__ = ["AsyncStore"]

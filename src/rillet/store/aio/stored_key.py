@@ -96,6 +96,3 @@ def key_in(other: Any, name: str, kind: type[AsyncStoredKey[Any]]) -> bytes:
     if not isinstance(other, kind):
         raise TypeError(f"{name} must be a {kind.__name__} of the store, not {other!r:.200}")
     return other.key
-
-
-__all__ = ["AsyncStoredKey", "key_in", "same_data"]

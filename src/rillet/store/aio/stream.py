@@ -631,6 +631,3 @@ class AsyncStream(PublicNames, Generic[T]):
 
     def __repr__(self) -> str:
         return f"AsyncStream({self.name!r})"
-
-
-__all__ = ["AsyncStream"]

@@ -154,6 +154,3 @@ class AsyncCounter(AsyncStoredKey[int]):
         """Delete the key; return the number that it had (GETDEL). Atomic. O(1)"""
         raw = await self.store.run([b"GETDEL", self.key])
         return 0 if raw is None else self._decode(raw)
-
-
-__all__ = ["AsyncCounter", "AsyncString"]

@@ -138,6 +138,3 @@ class AsyncSubscription(PublicNames):
 
     def __repr__(self) -> str:
         return f"Async{self.synchronous!r}"
-
-
-__all__ = ["AsyncSubscription"]

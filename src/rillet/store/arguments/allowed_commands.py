@@ -82,6 +82,3 @@ def changes_connection(argv: list[bytes]) -> bool:
     """Return whether a command changes the state of its connection or session, which tasks would share."""
     word = argv[0].upper()
     return word in _SHARED or (word == b"CLIENT" and len(argv) > 1 and argv[1].upper() in _SHARED_OF_CLIENT)
-
-
-__all__ = ["changes_connection", "one_reply", "stateless"]

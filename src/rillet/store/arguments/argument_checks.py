@@ -136,7 +136,3 @@ def values_of(values: Iterable[T], name: str, what: str = "values") -> Iterable[
     if not isinstance(values, Iterable):
         raise TypeError(f"{name} must be an iterable of {what}, not {values!r:.200}")
     return values
-
-
-__all__ = ["encoded", "flag", "integer_of", "items_of", "lex_bound", "number_of", "one_of", "score_bound", "text_bytes",
-           "values_of", "whole_number", "words_of"]  # fmt: skip

@@ -47,6 +47,3 @@ def _values(field: Any, wanted: Any) -> frozenset[bytes]:
     if not values:
         raise ValueError(f"{name} needs at least one value")
     return values
-
-
-__all__ = ["Conditions"]

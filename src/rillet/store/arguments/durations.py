@@ -35,6 +35,3 @@ def milliseconds_in(duration: Seconds, name: str = "a duration", least: float = 
     if abs(seconds) * 1000 > _MOST_MS:
         raise ValueError(f"{name} must be a finite number of seconds, not {duration!r:.200}")
     return b"%d" % (max(1, round(seconds * 1000)) if seconds > 0 else round(seconds * 1000))
-
-
-__all__ = ["Seconds", "milliseconds_in", "seconds_in"]

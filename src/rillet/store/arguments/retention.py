@@ -53,6 +53,3 @@ def not_retained(error: CommandError) -> Exception:
     if is_unknown(error):
         return StoreError("this server has no retention, only rillet has it: trim the stream with Stream.trim or XADD")
     return error
-
-
-__all__ = ["is_unknown", "not_retained", "retention_arguments"]

@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from rillet.runtime.settings.settings import PARAMETERS, SettingError, Settings
+from rillet.runtime.settings.setting_types import SettingError
+from rillet.runtime.settings.settings import PARAMETERS, Settings
 from rillet.store.arguments.encoding import decode
 
 if TYPE_CHECKING:
@@ -97,6 +98,3 @@ def missing_modules(store: Store, modules: OpenModules) -> list[str]:
     listed = [dict(zip(row[::2], row[1::2], strict=True)) for row in store.execute("MODULE", "LIST")]
     paths = {decode(row[b"path"]) for row in listed}
     return [str(spec) for spec, *_ in modules[0] if str(spec) not in paths]
-
-
-__all__ = ["FILES", "MEMORY", "differences", "missing_modules", "settings_of"]

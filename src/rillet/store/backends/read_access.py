@@ -146,6 +146,3 @@ class Visit:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:  # fmt: skip
         self.close()
-
-
-__all__ = ["Visit", "visit", "with_database"]

@@ -42,7 +42,8 @@ from rillet.persistence.disk import Disk
 from rillet.persistence.rdb.records import HEADER, MAGICS
 from rillet.persistence.remedies import salvageable
 from rillet.persistence.segments.folder import SUFFIX, with_segments
-from rillet.persistence.write_gate import READ_ONLY, WriteGate
+from rillet.persistence.write_gate import WriteGate
+from rillet.runtime.admission import READ_ONLY
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings.settings import Settings
 from rillet.store.backends.backend import Execute, MemoryBackend
@@ -259,6 +260,3 @@ def _paths(folder: Path, settings: Settings) -> list[Path]:
 def _begins_as_rdb(path: Path) -> bool:
     with open(path, "rb") as file:
         return file.read(HEADER).startswith(MAGICS)
-
-
-__all__ = ["OpenFiles", "ReadOnlyBackend", "open_files"]

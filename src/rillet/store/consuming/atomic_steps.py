@@ -445,26 +445,3 @@ def delete_consumer(group: AnyGroup, consumer: bytes, to: bytes | None, in_order
     """Return the command that deletes a consumer; to: the receiver of its messages, None if it must have none."""
     args = group.key, consumer, *([] if to is None else [to])
     return _perhaps_in_order(_DELETE_CONSUMER, group, in_order, *args)
-
-
-__all__ = [
-    "ADD_DELAYED",
-    "DELIVER",
-    "MOST_WORDS",
-    "NOW",
-    "ORDER",
-    "STEP_SIZE",
-    "acknowledge_one",
-    "add_delayed",
-    "claim",
-    "collect",
-    "delete_consumer",
-    "deliver_due",
-    "due_retries",
-    "evaluate",
-    "keep",
-    "keys_in_order",
-    "lease",
-    "packed",
-    "release",
-]  # fmt: skip

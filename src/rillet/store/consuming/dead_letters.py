@@ -73,7 +73,3 @@ def own_fields(flat: list[bytes]) -> list[bytes]:
                 return flat[:end]
             end -= 2
     return flat
-
-
-__all__ = ["BY_HAND", "META", "OLD_META", "REASONS", "TOO_OFTEN", "Origin", "is_letter", "letter", "origin_of",
-           "own_fields"]  # fmt: skip

@@ -243,10 +243,3 @@ def other_order(group: AnyGroup, field: bytes) -> ValueError:
         f"messages of the group {decode(group.key)!r} of {decode(group.stream.key)!r} are handed out in the order of "
         f"{decode(field)!r}: pass order_by={decode(field)!r}, or let such loops handle what is pending first"
     )
-
-
-__all__ = [
-    "LOOK", "LOOK_IN_PROCESS", "LOOK_UNUSED", "WAITING", "Backoff", "DelayedEntry", "Delays", "Exponential", "Retry",
-    "delayed_of", "due_time", "fields_of", "in_process", "moment", "other_order", "retries_of", "scored",
-    "waiting_command",
-]  # fmt: skip

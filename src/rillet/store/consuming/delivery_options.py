@@ -206,6 +206,3 @@ class End:
         if self._timeout is not None:
             limits.append(max(0.001, self._timeout - (monotonic() - self._since)))
         return min(limits) if limits else 0
-
-
-__all__ = ["STOP_CHECK", "DeliveryOptions", "End", "HasIsSet", "Stop"]

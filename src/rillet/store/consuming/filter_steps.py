@@ -111,6 +111,3 @@ def search(stream: bytes, command: bytes, start: bytes, end: bytes, most: int, w
 def read(group: AnyGroup, consumer: bytes, most: int, others: bytes, where: Sequence[bytes]) -> list[bytes]:
     """Return the command that reads up to `most` new messages that match; see _READ."""
     return evaluate(_READ, [group.stream.key], group.key, consumer, b"%d" % most, others, *where)
-
-
-__all__ = ["LAST", "SEARCHED", "WHERE", "read", "search"]

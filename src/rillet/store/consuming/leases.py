@@ -165,6 +165,3 @@ def _run(store: Store, leases: Leases, prefetched: Prefetched) -> None:
     with contextlib.suppress(StoreError, CommandError):  # the store is closed, or the group is gone
         drive(store, leases.ended(), 0.0)
         drive(store, prefetched.give_back(), 0.0)
-
-
-__all__ = ["BEATS", "Heartbeat", "Leases", "end_loop"]

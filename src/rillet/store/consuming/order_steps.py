@@ -246,6 +246,3 @@ def free(group: AnyGroup, consumer: bytes, restarted: bool, place: int) -> list[
 def held(group: AnyGroup, count: int) -> list[bytes]:
     """Return the command that lists up to `count` keys with messages; see _HELD."""
     return evaluate(_HELD, keys_in_order(group), group.key, b"%d" % count)
-
-
-__all__ = ["free", "held", "take"]

@@ -318,6 +318,3 @@ def _alike(messages: Iterable[Any]) -> list[list[Delivered[Any]]]:
     for message in messages:
         found.setdefault((message.group, message.deliveries), []).append(message)
     return list(found.values())
-
-
-__all__ = ["PREFETCH", "Pace", "Prefetched", "Search", "still_pending"]

@@ -164,6 +164,3 @@ def _id(id: StreamID | None) -> str:
 
 def _seconds(ms: int) -> str:
     return "-" if ms < 0 else f"{ms / 1000:,.1f} s"
-
-
-__all__ = ["group_html", "store_html", "stream_html"]

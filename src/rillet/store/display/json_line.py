@@ -22,6 +22,3 @@ def _json(value: object) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
     return str(value)
-
-
-__all__ = ["print_json"]

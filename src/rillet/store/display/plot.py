@@ -117,6 +117,3 @@ def _ages(panel: Any, groups: list[GroupStats]) -> None:
     if any(left):
         panel.legend(frameon=False, fontsize=8, ncols=4, loc="upper right", bbox_to_anchor=(1, 1.25))
     _title(panel, "pending entries by age")
-
-
-__all__ = ["plot"]

@@ -84,6 +84,3 @@ class ProgressBar:
 
 def _minutes(seconds: float) -> str:
     return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
-
-
-__all__ = ["ProgressBar"]

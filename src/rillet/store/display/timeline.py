@@ -135,6 +135,3 @@ def _estimated(stream: Stream[Any], edges: list[int], length: int | None) -> lis
         for at in full:
             counts[at] = max(float(SAMPLE), counts[at] * scale)
     return [round(count) for count in counts]
-
-
-__all__ = ["EXACT", "Timeline", "timeline"]

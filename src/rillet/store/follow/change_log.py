@@ -134,6 +134,3 @@ class ChangeLog:
             first = bisect_right(self._records, position.offset, key=lambda record: record.end) if held else 0
             records = self._records[first : first + most] if held else []
             return Records(held, records, ChangePosition(self.history, self.end, self.db))
-
-
-__all__ = ["ChangeLog", "LogRecord", "Records"]

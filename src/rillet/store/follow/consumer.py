@@ -215,6 +215,3 @@ async def wait_for_news(log: ChangeLog, has_news: Callable[[], bool], seconds: f
         pass
     finally:
         log.listeners.discard(listener)
-
-
-__all__ = ["AsyncChanges", "ChangeConsumer", "Changes", "wait_for_news"]

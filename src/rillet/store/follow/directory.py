@@ -351,6 +351,3 @@ def load_files(engine: Engine, base: Path, logs: Sequence[Path], position: Chang
     engine.close_session(session)
     engine.dirty = 0
     return ChangePosition(state.id, state.offset, state.db), size
-
-
-__all__ = ["FollowDirectory", "load_files", "read_records"]

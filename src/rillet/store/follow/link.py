@@ -367,6 +367,3 @@ class FollowLink:
 
 def _is_owned(lock: Any) -> bool:
     return bool(lock._is_owned())
-
-
-__all__ = ["FollowLink", "LinkState"]

@@ -74,6 +74,3 @@ def _await_data(replica: Replica, backend: FollowBackend, seconds: float | None)
         replica._wait(has_data, "the first data", seconds)
     except StoreTimeout as error:
         raise error from None
-
-
-__all__ = ["follow"]

@@ -118,6 +118,3 @@ class Recorder:
 
     def _advance(self, unit: Unit) -> None:
         self._state.offset, self._state.db = unit.end, unit.db_after
-
-
-__all__ = ["Recorder"]

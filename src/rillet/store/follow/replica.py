@@ -356,6 +356,3 @@ def _deadline(timeout: Seconds | None) -> float | None:
 
 def _left(end: float | None) -> float | None:
     return None if end is None else end - monotonic()
-
-
-__all__ = ["AsyncReplica", "FollowBackend", "Lag", "Replica"]

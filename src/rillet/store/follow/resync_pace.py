@@ -49,6 +49,3 @@ class ResyncPace:
         if self._began is not None:
             self._took, self._began = now - self._began, None
         self._loaded = now
-
-
-__all__ = ["LONGEST", "SHORTEST", "ResyncPace"]

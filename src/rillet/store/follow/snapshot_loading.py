@@ -116,6 +116,3 @@ class SnapshotLoading(RawIOBase):
                 self._pieces.clear()
                 self._waiting = 0
                 self._changed.notify_all()
-
-
-__all__ = ["SnapshotLoading"]

@@ -191,6 +191,3 @@ class StreamReader:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:  # fmt: skip
         self.close()
-
-
-__all__ = ["ServerPosition", "StreamLost", "StreamReader", "server_of", "server_position"]

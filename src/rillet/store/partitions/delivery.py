@@ -178,6 +178,3 @@ def _messages(part: Partition, rows: Sequence[Any]) -> list[Delivered[Any]]:
     for message, row in zip(messages, rows, strict=True):
         message.deliveries = row[1]
     return messages
-
-
-__all__ = ["partition_delivery"]

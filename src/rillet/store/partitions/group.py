@@ -196,6 +196,3 @@ class PartitionedConsumer(MessageReader[T]):
 
     def __repr__(self) -> str:
         return f"PartitionedConsumer({self.group.stream.name!r}, {self.group.name!r}, {self.name!r})"
-
-
-__all__ = ["PartitionedConsumer", "PartitionedGroup", "PartitionedGroupInfo"]

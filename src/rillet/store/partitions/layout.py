@@ -152,9 +152,3 @@ def layout_of(name: bytes, reply: Any) -> Layout | None:
 def is_sealed(error: object) -> bool:
     """Return whether an error of XADD says that the key accepts no entry any more."""
     return isinstance(error, CommandError) and "exhausted the last possible ID" in str(error)
-
-
-__all__ = [
-    "HASH", "MOST_PARTITIONS", "SEALED", "Layout", "description_key", "epoch_of", "is_sealed", "keys_of", "layout_of",
-    "partition_of",
-]  # fmt: skip

@@ -554,9 +554,3 @@ def move(source: bytes, target: bytes, members: Iterable[tuple[bytes, float]]) -
     """Return the command that adds delayed entries of a sealed partition to one of the next epoch; 0 without that."""
     words = [word for member, due in members for word in (b"%d" % due, member)]
     return evaluate(_MOVE, [target, delayed_key(target), moved_key(target)], source, *words)
-
-
-__all__ = [
-    "add_later", "advance", "balance", "begin", "begin_reset", "commit", "create", "drop", "end_reset", "ensure_group",
-    "join", "leave", "move", "read", "renew", "reset", "resume", "seal",
-]  # fmt: skip

@@ -282,6 +282,3 @@ class PartitionLeases(Leases):
         if self.handed and not (yield from self._prefetched.share.renewed()):
             LOGGER.warning("the consumer %r has lost its partitions: others may handle its messages too",
                            decode(self._prefetched.share.consumer))  # fmt: skip
-
-
-__all__ = ["EVERY", "LEASE", "Partition", "PartitionLeases", "PartitionPrefetched", "Share"]

@@ -427,6 +427,3 @@ class _Merge:
             if not self._pages[key]:
                 return found
             heapreplace(heads, (self._pages[key][-1][0], key))
-
-
-__all__ = ["PartitionedStream"]

@@ -274,9 +274,3 @@ def deleted(name: bytes) -> Commands[int]:
     yield [[b"MULTI"], *([b"DEL", consumers_key(name, group)] for group in layout.groups),
            [b"DEL", partitions_key(name)], [b"EXEC"]]  # fmt: skip
     return (yield from _without(name, epochs.items(), layout.groups, layout.retain))
-
-
-__all__ = [
-    "advanced", "check", "deleted", "described", "drained", "finished", "grouped", "missing_key", "moved", "opened",
-    "repartitioned", "reset", "reset_to", "retained", "ungrouped",
-]  # fmt: skip

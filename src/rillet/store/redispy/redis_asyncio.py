@@ -373,6 +373,3 @@ def _cluster_client(url: str, **options: Any) -> Any:
     first, others = cluster_nodes(url)
     node_of: Any = ClusterNode
     return LoopCluster.from_url(first, startup_nodes=[node_of(host, port) for host, port in others], **options)
-
-
-__all__ = ["AsyncStoreConnection", "AsyncStorePool", "EngineStream", "async_client_of"]

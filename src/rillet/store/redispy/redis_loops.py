@@ -220,6 +220,3 @@ def _share(client: Any, callbacks: Any) -> None:
     client.nodes_manager.connection_kwargs["response_callbacks"] = callbacks
     for node in client.nodes_manager.startup_nodes.values():
         node.response_callbacks = callbacks
-
-
-__all__ = ["LoopClient", "LoopCluster", "LoopPool", "Loops"]

@@ -73,6 +73,3 @@ def not_a_value(store: object, name: object) -> TypeError:
     client = "redis_async()" if type(store).__name__.startswith("Async") else "redis()"
     return TypeError("store.set(name) is the set of that name, and takes a codec only: to set a string, use "
                      f"store.string({name!r:.100}).set_value(...), or store.{client}.set(...) of redis-py")  # fmt: skip
-
-
-__all__ = ["missing_method", "not_a_value"]

@@ -351,7 +351,3 @@ def _cluster_client(url: str, **options: Any) -> Any:
     node_of: Any = ClusterNode
     cluster: Any = redis.RedisCluster
     return cluster.from_url(first, startup_nodes=[node_of(host, port) for host, port in others], **options)
-
-
-__all__ = ["DEFAULTS", "STORE_DEFAULTS", "EngineSocket", "StoreConnection", "check_options", "client_of",
-           "cluster_nodes", "find_owner", "sentinel_arguments", "transport_of"]  # fmt: skip

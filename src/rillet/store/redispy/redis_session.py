@@ -217,6 +217,3 @@ def _complete(pieces: list[bytes]) -> list[Any]:
     while (value := parser.next()) is not INCOMPLETE:
         values.append(value)
     return values
-
-
-__all__ = ["Ran", "RedisSession"]

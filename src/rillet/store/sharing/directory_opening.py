@@ -49,6 +49,3 @@ class DirectoryOpening:
             finally:
                 self.under_way = False  # first: `ended` does what could not be done while the work was under way
                 ended()
-
-
-__all__ = ["DirectoryOpening"]

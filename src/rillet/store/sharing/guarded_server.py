@@ -69,6 +69,3 @@ def descriptors(server: Server) -> list[int]:
         if sock is not None:
             numbers.append(sock.fileno())
     return numbers
-
-
-__all__ = ["TURNS_OF_AN_ACCEPT", "GuardedConnection", "descriptors"]

@@ -73,6 +73,3 @@ class QuietServices(OwnerFileServices, MemoryServices):
 
     def stop_process(self) -> None:
         self._served().stop_process()
-
-
-__all__ = ["OwnerFileServices", "QuietServices"]

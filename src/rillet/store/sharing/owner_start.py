@@ -90,6 +90,3 @@ def _answered(path: Path, answers: IO[bytes], errors: IO[bytes], progress: Progr
             recovery: Recovery = values[1]
             report(recovery)
             return recovery
-
-
-__all__ = ["OwnerKilled", "check_possible", "start_owner"]

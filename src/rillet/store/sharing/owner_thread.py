@@ -83,6 +83,3 @@ def redirect_to_null(numbers: list[int]) -> None:
     for number in numbers:
         os.dup2(null, number, inheritable=False)
     os.close(null)
-
-
-__all__ = ["OwnerThread", "redirect_to_null"]

@@ -66,6 +66,3 @@ def copy_file(source: Path, target: Path) -> None:
         REAL.sync_folder(target.parent)
     finally:
         REAL.remove(draft)
-
-
-__all__ = ["copy_file", "save_in_background"]

@@ -143,6 +143,3 @@ class SeparateBackend(DirectoryBackend):
     def __repr__(self) -> str:
         owner = self._directory.owner()
         return f"{self.path!r}, attached to process {owner[0]}" if owner else f"{self.path!r}, attached"
-
-
-__all__ = ["SeparateBackend"]

@@ -18,6 +18,3 @@ class OwnerServices(OwnerFileServices, ServerServices):
     def __init__(self, owner: Owner, server: Server) -> None:
         ServerServices.__init__(self, server)
         self._owner, self._files = owner, owner.files
-
-
-__all__ = ["OwnerServices"]

@@ -73,6 +73,3 @@ def _refused(directory: Directory, server: Announcement, url: str, error: Comman
         scheme, _, place = url.partition("://")
         return f"{served}, which requires a password: use rillet.connect('{scheme}://:PASSWORD@{place}')"
     return f"{served}, which refused to be attached to: {error}"
-
-
-__all__ = ["ServedTransport", "server_of"]

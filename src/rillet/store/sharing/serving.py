@@ -367,6 +367,3 @@ def serve(store: Store, where: ServerLoop | None, port: int, host: str, path: st
     shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     shown = f"[{shown}]" if ":" in shown else shown
     return StoreServer(store, listener, f"redis://{secret}{shown}:{listener.place}/0", int(listener.place), None)
-
-
-__all__ = ["EngineServer", "ServerLoop", "StoreServer", "serve"]

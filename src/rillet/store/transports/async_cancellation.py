@@ -83,6 +83,3 @@ class Cancellations:
             for argv in steps:
                 if not continues(await shared.call(pack_command(argv))):
                     break
-
-
-__all__ = ["SETTLE", "Cancellations"]

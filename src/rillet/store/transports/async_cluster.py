@@ -327,6 +327,3 @@ def _complete(replies: list[Any]) -> list[Any]:
         with unless_first(len(failures) < len(replies)):
             raise failures[0]
     return replies
-
-
-__all__ = ["AsyncClusterTransport"]

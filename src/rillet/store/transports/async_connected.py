@@ -333,6 +333,3 @@ class AsyncServerTransport:
 
     def _connections(self) -> list[AsyncConnection]:
         return [*self._idle, *self._busy, *([self._shared] if self._shared is not None else [])]
-
-
-__all__ = ["AsyncServerTransport", "blocks"]

@@ -116,6 +116,3 @@ class ClusterTransport(ServerTransport):
                 with unless_first(len(moved) < count or place > moved[0]):
                     replies[place] = self._follow([commands[place]])[0]
         return replies
-
-
-__all__ = ["ClusterTransport"]

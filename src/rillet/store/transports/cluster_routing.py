@@ -97,14 +97,3 @@ def key_of(argv: list[bytes]) -> bytes | None:
     except (CommandError, ValueError, IndexError):
         return None
     return argv[positions[0]] if positions else None
-
-
-__all__ = [
-    "first_key",
-    "for_every_master",
-    "joined",
-    "key_of",
-    "unless_first",
-    "unless_redirected",
-    "whole_transaction",
-]

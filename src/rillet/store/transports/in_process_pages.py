@@ -44,6 +44,3 @@ class InProcessPages:
     def forget(self, connection: object) -> None:
         """Drop the commands that did not run yet."""
         self._requests.clear()
-
-
-__all__ = ["InProcessPages"]

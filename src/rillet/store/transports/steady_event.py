@@ -64,6 +64,3 @@ class SteadyEvent:
             return self._flag
         finally:
             self._sleepers.remove(sleeper)  # an interrupt here leaves a lock that nothing waits for
-
-
-__all__ = ["SteadyEvent"]

@@ -75,6 +75,3 @@ def _then_idle(thread: EngineThread, function: Callable[[], Result]) -> Result:
         _busy.discard(thread)
         if len(_idle) < KEPT:
             _idle.append(thread)
-
-
-__all__ = ["in_thread", "in_thread_of"]

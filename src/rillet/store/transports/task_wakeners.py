@@ -63,6 +63,3 @@ def waker(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> Callable[[],
             loop.call_soon_threadsafe(event.set)
 
     return wake
-
-
-__all__ = ["TaskWakener", "waker"]

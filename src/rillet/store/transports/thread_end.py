@@ -37,6 +37,3 @@ class OfThread(threading.local):
         """The presence of the calling thread."""
         found: Presence = self.__dict__.setdefault("is_present", Presence())
         return found
-
-
-__all__ = ["OfThread", "Presence"]

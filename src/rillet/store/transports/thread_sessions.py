@@ -339,6 +339,3 @@ class SeparateSession:
         session, self.session = self.session, None
         if session is not None:
             self._sessions._end(session)
-
-
-__all__ = ["SeparateSession", "ThreadSessions", "ThreadState"]

@@ -222,18 +222,3 @@ def _consumer_of(argv: list[bytes]) -> tuple[bytes, ...] | None:
     if name in (b"XAUTOCLAIM", b"XCLAIM") and len(argv) > 3:
         return (name, *argv[1:4])
     return None
-
-
-__all__ = [
-    "Steps",
-    "Undelivered",
-    "continues",
-    "delivers",
-    "executed",
-    "executed_of",
-    "may_take",
-    "put_back",
-    "put_back_all",
-    "takes",
-    "takes_any",
-]

@@ -85,6 +85,3 @@ class MessageDelivery:
             session.closing = True
             session.out.take_bytes()
         self._on_wake()
-
-
-__all__ = ["MessageDelivery", "ThreadWakener", "Wakener"]

@@ -379,19 +379,3 @@ def _requirement(annotation: Any, required: bool) -> tuple[Any, bool]:
     if origin == "ReadOnly":
         return _requirement(get_args(annotation)[0], required)
     return annotation, required
-
-
-__all__ = [
-    "FACTORY",
-    "NO_DEFAULT",
-    "DictForm",
-    "FieldsForm",
-    "TaggedForm",
-    "TypedField",
-    "dataclass_form",
-    "field_of",
-    "is_struct",
-    "is_typed_dict",
-    "struct_form",
-    "taker",
-]

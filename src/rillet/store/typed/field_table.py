@@ -125,6 +125,3 @@ def _integer(raw: bytes, reader: Any) -> object:
             return reader(raw)
         number = number * 10 + (raw[at] - 48)
     return -number if first else number
-
-
-__all__ = ["BOOLEAN", "INTEGER", "OTHER", "TEXT", "FieldTable", "code_of"]

@@ -52,6 +52,3 @@ def _fields_form(kind: Any) -> MadeForm:
         f"type: {name_of(kind)} has no fields: pass a dataclass, a msgspec Struct, a pydantic model or a TypedDict, "
         "or a codec such as codec='json'"
     )
-
-
-__all__ = ["form_of"]

@@ -232,18 +232,3 @@ class ValueForm(MadeForm):
             return self._codec.decode(cast("bytes", raw))
         except (ValueError, TypeError) as error:
             raise InvalidField(f"field 'value': {error}", "value") from error
-
-
-__all__ = [
-    "CodecName",
-    "Form",
-    "HasKey",
-    "InvalidField",
-    "MadeForm",
-    "OnInvalid",
-    "RaisingIterator",
-    "ValueForm",
-    "append_value",
-    "checked_action",
-    "typed_entries",
-]

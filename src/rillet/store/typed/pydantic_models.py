@@ -147,6 +147,3 @@ def msgpack_of_model(kind: Any) -> Codec[Any]:
         "msgpack", kind, lambda value: plain.encode(value.model_dump(mode="json", by_alias=True)),
         lambda raw: read(text.encode(plain.decode(raw))),
     )  # fmt: skip
-
-
-__all__ = ["ModelForm", "is_model", "json_of_model", "model_form", "msgpack_of_model"]

@@ -54,6 +54,3 @@ def codec_of(type: Any, name: str) -> codecs.Codec[Any]:
     else:
         made = codecs.json_of(type) if name == "json" else codecs.msgpack_of(type)
     return Checked(made, type)
-
-
-__all__ = ["Checked", "codec_of"]

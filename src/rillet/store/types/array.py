@@ -350,6 +350,3 @@ def _indexes(indexes: Iterable[int]) -> Iterator[bytes]:
 def _both(start: int, end: int) -> tuple[bytes, bytes]:
     """Return the first and the last index of a range as arguments."""
     return integer_of(start, "start", 0), integer_of(end, "end", 0)
-
-
-__all__ = ["LAST", "Array"]

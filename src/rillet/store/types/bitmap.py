@@ -224,6 +224,3 @@ def _field_offset(offset: int | str) -> bytes:
 def _ends(start: int, end: int) -> tuple[bytes, bytes]:
     """Return the first and the last index of a range as arguments."""
     return integer_of(start, "start"), integer_of(end, "end")
-
-
-__all__ = ["Bitmap"]

@@ -156,6 +156,3 @@ def _places(places: Iterable[tuple[Any, float, float]]) -> Iterator[tuple[Any, f
 def _position(reply: Any) -> Coordinates | None:
     """Return the position in a reply, or None."""
     return None if reply is None else Coordinates(*map(float, reply))
-
-
-__all__ = ["Coordinates", "Geo", "GeoPlace", "Unit"]

@@ -43,6 +43,3 @@ class HyperLogLog(StoredKey[V]):
 
 def _keys(others: Iterable[HyperLogLog[Any]]) -> Iterator[bytes]:
     return (key_in(one, "one of others", HyperLogLog) for one in others)
-
-
-__all__ = ["HyperLogLog"]

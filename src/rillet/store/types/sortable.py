@@ -79,6 +79,3 @@ def _patterns(get: Iterable[str | bytes]) -> Iterator[bytes]:
     """Yield a GET for each pattern."""
     for pattern in get:
         yield from (b"GET", encode_name(pattern, "one of get"))
-
-
-__all__ = ["Sortable"]

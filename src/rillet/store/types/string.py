@@ -185,6 +185,3 @@ def _condition(encoded: Callable[[V], bytes], ifeq: V, ifne: V, ifdeq: str, ifdn
     if len(found) > 2:
         raise ValueError("pass one of ifeq, ifne, ifdeq and ifdne")
     return found  # type: ignore[return-value]
-
-
-__all__ = ["Counter", "String"]

@@ -146,6 +146,3 @@ class ArrayCursor:
                 self._part = None  # type: ignore[assignment]
             if not self._next_slice():
                 return False
-
-
-__all__ = ["ArrayCursor"]

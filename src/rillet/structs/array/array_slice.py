@@ -417,8 +417,3 @@ class ArraySlice:
             words = [(self.offset + at, word_at(self.words, at)) for at in range(self.room)]
             return [pair for pair in words if pair[1]]
         return [(offset_at(self.offsets, at), word_at(self.words, at)) for at in range(self.count)]
-
-
-__all__ = [
-    "LEAST_WINDOW", "ArraySlice", "double_text", "word_of", "word_of_double", "word_of_integer", "word_of_short",
-]  # fmt: skip

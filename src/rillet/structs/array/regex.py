@@ -276,6 +276,3 @@ def compile_regex(pattern: bytes, ignore_case: bool = False) -> RegexMatcher:
     matcher = RegexMatcher()
     matcher.use_positions(builder.sets, [list(steps) for steps in builder.steps], whole.first)
     return matcher
-
-
-__all__ = ["Backreference", "RegexError", "compile_regex"]

@@ -217,8 +217,3 @@ class RegexMatcher:
                     k += 1
             count = k
             here, there = there, here
-
-
-__all__ = [
-    "AT_END", "AT_START", "AT_WORD_BOUNDARY", "AT_WORD_END", "AT_WORD_START", "INSIDE_WORD", "RegexMatcher", "bit_sets",
-]  # fmt: skip

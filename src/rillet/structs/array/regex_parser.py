@@ -523,9 +523,3 @@ def _negated(items: list[Range]) -> list[Range]:
             ranges.append((low, first - 1))
         low = high = last + 1
     return [*ranges, (low, 255)]
-
-
-__all__ = [
-    "BAD_PATTERN", "IGNORE_CASE", "NO_MEMORY", "Backreference", "Bytes", "Empty", "Node", "Pair", "Parser", "Range",
-    "RegexError", "Repeat", "lower",
-]  # fmt: skip

@@ -659,6 +659,3 @@ class SparseArray:
         assert all(self.strings[at] is None for at in self.spare)
         texts = [self.strings[at] for at in used]
         assert self.string_bytes == sum((len(text) + 48) & ~15 for text in texts)
-
-
-__all__ = ["NO_INDEX", "ArrayBlock", "SparseArray"]

@@ -432,6 +432,3 @@ def wasted_bytes(lp: Listpack) -> cython.Py_ssize_t:
     if deleted <= 0 or living < 0:
         return len(lp.buf) - lp.used
     return len(lp.buf) - lp.used + lp.used * deleted // (living + deleted)
-
-
-__all__ = ["MAX_BYTES", "StreamCompactor", "list_slack", "wasted_bytes"]

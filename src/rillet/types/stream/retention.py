@@ -290,6 +290,3 @@ class Amount:
                 if less(entries.ms, entries.seq, key_ms(key), key_seq(key)):
                     found += 1
         return self.entries + found, self.size
-
-
-__all__ = ["Amount", "Cut", "Policy", "policy_of"]

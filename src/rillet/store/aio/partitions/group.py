@@ -167,6 +167,3 @@ class AsyncPartitionedConsumer(AsyncMessageReader[T]):
 
     def __repr__(self) -> str:
         return f"AsyncPartitionedConsumer({self.group.stream.name!r}, {self.group.name!r}, {self.name!r})"
-
-
-__all__ = ["AsyncPartitionedConsumer", "AsyncPartitionedGroup"]

@@ -375,6 +375,3 @@ class AsyncPartitionedStream(PublicNames, Generic[T]):
 
     def __repr__(self) -> str:
         return f"AsyncPartitionedStream({self.name!r})"
-
-
-__all__ = ["AsyncPartitionedStream"]
