@@ -14,6 +14,7 @@ from rillet.errors import CommandError
 from rillet.inspector.place import InspectedPlace
 from rillet.inspector.text import shown
 from rillet.store.arguments.encoding import decode
+from rillet.store.entry import pairs_in
 from rillet.store.store import Store
 
 _HARMLESS = frozenset("""
@@ -225,8 +226,7 @@ def command_table(store: Executes) -> list[dict[str, Any]]:
         docs = store.execute("COMMAND", "DOCS")
     except CommandError:  # before Redis 7.0
         docs = []
-    pairs = docs.items() if isinstance(docs, dict) else zip(docs[::2], docs[1::2], strict=True)
-    for name, facts in pairs:
+    for name, facts in pairs_in(docs):
         _add_docs(table, decode(name), _dict(facts))
     return [table[name] for name in sorted(table)]
 
@@ -247,15 +247,12 @@ def _add_docs(table: dict[str, dict[str, Any]], name: str, facts: dict[str, Any]
         for part in ("summary", "group", "since", "complexity"):
             found[part] = _text_of(facts.get(part))
         found["usage"] = " ".join(_usage(_dict(one)) for one in facts.get("arguments") or ())
-    inner = facts.get("subcommands") or ()
-    for sub, about in inner.items() if isinstance(inner, dict) else zip(inner[::2], inner[1::2], strict=True):
+    for sub, about in pairs_in(facts.get("subcommands") or ()):
         _add_docs(table, decode(sub), _dict(about))
 
 
 def _dict(flat: Any) -> dict[str, Any]:
-    if isinstance(flat, dict):
-        return {decode(name): value for name, value in flat.items()}
-    return {decode(name): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
+    return {decode(name): value for name, value in pairs_in(flat)}
 
 
 def _text_of(value: Any) -> str:

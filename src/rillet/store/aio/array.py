@@ -12,6 +12,7 @@ from rillet.errors import CommandError
 from rillet.store.aio.stored_key import AsyncStoredKey
 from rillet.store.arguments.argument_checks import flag, integer_of, items_of, one_of, values_of, whole_number
 from rillet.store.arguments.encoding import pairs_of
+from rillet.store.entry import pairs_in
 from rillet.store.types.array import LAST, T, Texts, _both, _conditions, _indexes, _number
 from rillet.store.types.stored_key import PAGE, V
 
@@ -220,8 +221,7 @@ class AsyncArray(AsyncStoredKey[V]):
             if str(error) != "ERR no such key":
                 raise
             return {}
-        pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
-        return {name.decode(): float(value) if b"avg" in name else int(value) for name, value in pairs}
+        return {name.decode(): float(value) if b"avg" in name else int(value) for name, value in pairs_in(reply)}
 
     async def get_all(self) -> dict[int, V]:
         """Return all indexes with their values, as they are at one moment (ARSCAN). O(n)"""

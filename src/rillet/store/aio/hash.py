@@ -13,7 +13,8 @@ from rillet.store.aio.stored_key import AsyncStoredKey
 from rillet.store.arguments.argument_checks import integer_of, items_of, number_of
 from rillet.store.arguments.durations import milliseconds_in
 from rillet.store.arguments.encoding import decode, encode_name, pairs_of
-from rillet.store.types.hash import Name, T, _flat_pairs
+from rillet.store.entry import pairs_in
+from rillet.store.types.hash import Name, T
 from rillet.store.types.stored_key import (
     MISSING,
     V,
@@ -211,13 +212,13 @@ class AsyncHash(AsyncStoredKey[V]):
 
     async def get_all(self) -> dict[str, V]:
         """Return all fields and values, as they are at one moment (HGETALL). O(fields)"""
-        pairs = _flat_pairs(await self.store.run([b"HGETALL", self.key]))
+        pairs = pairs_in(await self.store.run([b"HGETALL", self.key]))
         return {decode(field): self._decode(raw) for field, raw in pairs}
 
     async def scan(self, match: str | bytes | None = None) -> AsyncIterator[tuple[str, V]]:
         """Yield the fields that match a glob, with their values, a page at a time (HSCAN)."""
         async for page in self._scan(b"HSCAN", match):
-            for field, raw in _flat_pairs(page):
+            for field, raw in pairs_in(page):
                 yield decode(field), self._decode(raw)
 
     async def scan_fields(self, match: str | bytes | None = None) -> AsyncIterator[str]:

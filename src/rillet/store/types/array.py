@@ -29,6 +29,7 @@ from rillet.store.arguments.argument_checks import (
     whole_number,
 )
 from rillet.store.arguments.encoding import pairs_of
+from rillet.store.entry import pairs_in
 from rillet.store.types.stored_key import PAGE, StoredKey, V, same_data
 
 T = TypeVar("T")
@@ -240,8 +241,7 @@ class Array(StoredKey[V]):
             if str(error) != "ERR no such key":
                 raise
             return {}
-        pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
-        return {name.decode(): float(value) if b"avg" in name else int(value) for name, value in pairs}
+        return {name.decode(): float(value) if b"avg" in name else int(value) for name, value in pairs_in(reply)}
 
     def get_all(self) -> dict[int, V]:
         """Return all indexes with their values, as they are at one moment (ARSCAN). O(n)"""

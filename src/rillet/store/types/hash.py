@@ -29,6 +29,7 @@ from typing import Any, TypeVar, overload
 from rillet.store.arguments.argument_checks import integer_of, items_of, number_of
 from rillet.store.arguments.durations import milliseconds_in
 from rillet.store.arguments.encoding import decode, encode_name, pairs_of
+from rillet.store.entry import pairs_in
 from rillet.store.types.stored_key import (
     MISSING,
     StoredKey,
@@ -231,13 +232,13 @@ class Hash(StoredKey[V], MutableMapping[str, V]):
 
     def get_all(self) -> dict[str, V]:
         """Return all fields and values, as they are at one moment (HGETALL). O(fields)"""
-        pairs = _flat_pairs(self.store.run([b"HGETALL", self.key]))
+        pairs = pairs_in(self.store.run([b"HGETALL", self.key]))
         return {decode(field): self._decode(raw) for field, raw in pairs}
 
     def scan(self, match: str | bytes | None = None) -> Iterator[tuple[str, V]]:
         """Yield the fields that match a glob, with their values, a page at a time (HSCAN)."""
         for page in self._scan(b"HSCAN", match):
-            for field, raw in _flat_pairs(page):
+            for field, raw in pairs_in(page):
                 yield decode(field), self._decode(raw)
 
     def scan_fields(self, match: str | bytes | None = None) -> Iterator[str]:
@@ -301,8 +302,3 @@ class _Values(ValuesView[V]):
 
     def __contains__(self, value: object) -> bool:
         return any(value == other for other in self)
-
-
-def _flat_pairs(reply: Any) -> Iterable[tuple[bytes, bytes]]:
-    """Return the pairs of a reply: alternating fields and values, or a map (RESP3)."""
-    return reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
