@@ -111,7 +111,8 @@ def test_fields_of_an_archive_count(stream: str, tmp_path: Path, judge: Judge) -
         with archive.writing() as manifest:
             from tests.spark.pipelines.test_archive import types
 
-            job = ArchiveJob(archive, {"url": stream, "stream": "flights"}, types(), TaskRunner.of(None), FileOptions())
+            runner = TaskRunner.using(None)
+            job = ArchiveJob(archive, {"url": stream, "stream": "flights"}, types(), runner, FileOptions())
             job.round(manifest)
         client.execute_command("XADD", "flights", "6-0", "new", 2)
     both = StructType().add("old", LongType()).add("new", LongType())

@@ -54,7 +54,7 @@ class ExpiredAtStart:
         self.commands.append((database, argv))
         self.count += 1
 
-    def take(self) -> list[tuple[int, list[bytes]]] | None:
+    def take_commands(self) -> list[tuple[int, list[bytes]]] | None:
         """Return and forget the commands; None if the backlog could not hold all of them."""
         complete, commands = self.count == len(self.commands), list(self.commands)
         self.commands.clear()

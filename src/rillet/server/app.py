@@ -71,7 +71,7 @@ def _master_of(settings: Settings) -> tuple[str, int]:
 def _follow(server: Server, persistence: ServerPersistence) -> None:
     """Take the stored position in the replication stream, and follow the configured master."""
     address = server.settings.replicaof
-    expired = persistence.expired.take()
+    expired = persistence.expired.take_commands()
     # If the backlog cannot hold what has expired meanwhile, no replica can continue.
     known = expired is not None and restore(server.engine, persistence.facts(), replica=bool(address))
     if known:

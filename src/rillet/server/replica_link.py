@@ -249,12 +249,12 @@ class ReplicaLink:
         """Take bytes of the snapshot."""
         if self._file is not None:
             try:
-                self._file.take(data)
+                self._file.receive(data)
             except OSError as error:
                 self.follower.closed(f"Write error or short write writing to the DB dump file needed for MASTER <-> "
                                      f"REPLICA synchronization: {error.strerror}")  # fmt: skip
         elif isinstance(self.phase, Incoming):
-            self.phase.take(data)
+            self.phase.receive(data)
 
     def end_snapshot(self) -> None:
         """Take the end of the snapshot; a file is loaded now."""

@@ -44,8 +44,8 @@ class Incoming(LoadingPhase):
         self._came = asyncio.Event()
         self.cancelled = False
 
-    def take(self, data: bytes) -> None:
-        """Take bytes of the snapshot."""
+    def receive(self, data: bytes) -> None:
+        """Receive bytes of the snapshot."""
         self._chunks.append(memoryview(data))
         self._waiting += len(data)
         if self._waiting > _MOST_WAITING and not self._held:
@@ -98,7 +98,7 @@ class SnapshotFile:
         self.path = folder / f"temp-{seconds}.{os.getpid()}.rdb"
         self._file: BinaryIO = open(self.path, "wb")  # noqa: SIM115 - it is closed by `finish` or `remove`
 
-    def take(self, data: bytes) -> None:
+    def receive(self, data: bytes) -> None:
         """Write bytes; OSError."""
         self._file.write(data)
 

@@ -224,7 +224,7 @@ class RangePartition(InputPartition):
         """
         super().__init__(None)
         self.ranges = ranges
-        self.store = None if store is None else store.of(ranges)
+        self.store = None if store is None else store.for_task(ranges)
         self.name = name
         self.since = None if since is None else {name: since[name] for name, _, _ in ranges if name in since}
         self.unread = frozenset(stream for stream, _, _ in ranges if stream in unread)

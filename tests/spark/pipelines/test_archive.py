@@ -58,7 +58,7 @@ def job() -> Callable[..., Any]:
 
     def make(archive: Archive, url: str, **options: str) -> Any:
         files = module.FileOptions(small_files=2)
-        return module.ArchiveJob(archive, {"url": url, **options}, None, TaskRunner.of(None), files, trim=True)
+        return module.ArchiveJob(archive, {"url": url, **options}, None, TaskRunner.using(None), files, trim=True)
 
     return make
 
@@ -172,7 +172,7 @@ def test_old_days_are_removed_whole_also_after_a_kill_at_any_step(
     for attempt in range(2):
         try:
             with archive.writing() as manifest:
-                merge_small(archive, manifest, keep, TaskRunner.of(None), done)
+                merge_small(archive, manifest, keep, TaskRunner.using(None), done)
             break
         except Killed:
             assert attempt == 0

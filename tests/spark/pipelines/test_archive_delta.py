@@ -261,9 +261,9 @@ def test_old_days_are_removed_whole(judge: Judge, url: str, make: Make, job: Cal
     archive, done = make(), ArchiveSummary()
     now = StreamID.parse(ids[-1]).ms / 1000
     with archive.writing() as manifest:
-        manifest = merge_small(archive, manifest, FileOptions(keep=time.time() - now), TaskRunner.of(None), done)
+        manifest = merge_small(archive, manifest, FileOptions(keep=time.time() - now), TaskRunner.using(None), done)
         assert (done.removed, manifest.commit) == (900 - len(in_table(make())), 2)
-        merge_small(archive, manifest, FileOptions(keep=time.time() - now), TaskRunner.of(None), done)
+        merge_small(archive, manifest, FileOptions(keep=time.time() - now), TaskRunner.using(None), done)
     day = StreamID.parse(ids[-1]).ms // 86_400_000
     wanted = sorted(one for one in ids if StreamID.parse(one).ms // 86_400_000 == day)
     assert in_table(make()) == wanted

@@ -214,7 +214,7 @@ def test_a_killed_job_leaves_every_row_once(
             with place.writing() as manifest:
                 options = {"url": url, "stream": "events", "maxEntriesPerTrigger": "40"}
                 files = module.FileOptions(small_files=2)
-                module.ArchiveJob(place, options, SCHEMA, TaskRunner.of(None), files, trim=True).round(manifest)
+                module.ArchiveJob(place, options, SCHEMA, TaskRunner.using(None), files, trim=True).round(manifest)
         except Killed:
             kills += 1
             rows += fill(range(len(rows), len(rows) + 5))

@@ -51,7 +51,7 @@ class Table:
         state = open_state(self.path, "delta")
         if at is not None:
             state.at = at
-        job = ChangesJob(None, state, self._options, None, TaskRunner.of(None), FileOptions(), buckets=4)
+        job = ChangesJob(None, state, self._options, None, TaskRunner.using(None), FileOptions(), buckets=4)
         with job.writing():
             job.round()
         assert not job.done.state.refused

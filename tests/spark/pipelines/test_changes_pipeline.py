@@ -55,7 +55,7 @@ class Outputs:
         """Run a job once; `at` is called at the steps of the commits."""
         files = FileOptions(small_files=4)
         state = None if self.state is None else open_state(self.state)
-        job = ChangesJob(self.archive, state, self._options, None, TaskRunner.of(None), files, buckets=buckets)
+        job = ChangesJob(self.archive, state, self._options, None, TaskRunner.using(None), files, buckets=buckets)
         for output in job._outputs:
             if at is not None:
                 (output.archive if hasattr(output, "archive") else output.table.archive).at = at
@@ -344,7 +344,7 @@ def test_problems(tmp_path: Path) -> None:
     wrong = problems(None, tmp_path, {"keys": "a*", "startingOffsets": "latest"})
     assert len(wrong) == 2
     with pytest.raises(OptionError, match="each of its masters"):
-        ChangesJob(tmp_path, None, {"url": "redis+cluster://127.0.0.1"}, None, TaskRunner.of(None), FileOptions())
+        ChangesJob(tmp_path, None, {"url": "redis+cluster://127.0.0.1"}, None, TaskRunner.using(None), FileOptions())
 
 
 @pytest.mark.spark

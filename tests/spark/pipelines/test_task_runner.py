@@ -69,11 +69,11 @@ def test_tasks_run_in_order_and_the_first_error_ends_them() -> None:
 
 
 def test_a_schema_that_only_spark_parses_is_an_error_without_spark() -> None:
-    schema = struct_of("a int, b string", TaskRunner.of(None))
+    schema = struct_of("a int, b string", TaskRunner.using(None))
     assert schema.simpleString() == "struct<a:int,b:string>"
-    assert struct_of(schema, TaskRunner.of(None)) is schema
+    assert struct_of(schema, TaskRunner.using(None)) is schema
     with pytest.raises(OptionError, match="'a interval day' is not a type|interval"):
-        struct_of("a interval day", TaskRunner.of(None))
+        struct_of("a interval day", TaskRunner.using(None))
 
 
 def test_the_memory_of_a_server_is_an_upper_bound(judge: Judge) -> None:
@@ -170,7 +170,7 @@ def test_spark_and_this_process_give_the_same(
     from pyspark.sql.types import StructType
 
     for text in SCHEMAS:
-        assert struct_of(text, TaskRunner.of(None)).json() == StructType.fromDDL(text).json()
+        assert struct_of(text, TaskRunner.using(None)).json() == StructType.fromDDL(text).json()
     asked = TaskRunner("auto", lambda: spark)
     assert struct_of("a int COMMENT 'the number'", asked).fieldNames() == ["a"]
     add(range(50))

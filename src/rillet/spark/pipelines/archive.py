@@ -109,7 +109,7 @@ def archive(
     files = FileOptions(small_files, target_bytes, compression, keep_replaced, keep)
     job = ArchiveJob(
         open_archive(to, format, storage_options, merge_schema, _partition_columns(partition_by)),
-        options, schema, TaskRunner.of(spark), files, trim=trim, stop=stop, progress=progress,
+        options, schema, TaskRunner.using(spark), files, trim=trim, stop=stop, progress=progress,
     )  # fmt: skip
     if trim and (wrong := trim_errors(job.parsed)):
         raise OptionError(f"rillet: {'; '.join(wrong)}")
@@ -150,7 +150,7 @@ def compact(
     folder.existing()
     with folder.writing(WAIT) as manifest:
         files = FileOptions(2, target_bytes, compression, keep_replaced)
-        merge_small(folder, manifest, files, TaskRunner.of(spark), done)
+        merge_small(folder, manifest, files, TaskRunner.using(spark), done)
         if isinstance(folder, DeltaArchive):
             done.vacuumed = folder.vacuum(folder.keep_replaced if keep_replaced is None else keep_replaced)
     return done

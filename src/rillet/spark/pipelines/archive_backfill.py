@@ -50,7 +50,7 @@ def backfill(
 
     A job that archives into a folder waits meanwhile. In a Delta table it goes on, and the commit follows its commits.
     """
-    runner, archive = TaskRunner.of(spark), open_archive(to, None, storage_options)
+    runner, archive = TaskRunner.using(spark), open_archive(to, None, storage_options)
     partitions, entries = _partitions(archive.existing(), dict(options), runner)
     parts: list[Part] = []
     read: list[list[str]] | None = None  # the files whose IDs the tasks have left out

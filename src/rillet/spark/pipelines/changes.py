@@ -218,7 +218,7 @@ def changes(
     files = FileOptions(small_files, target_bytes, compression, keep_replaced, keep)
     table = None if state is None else open_state(state, format, storage_options)
     job = ChangesJob(
-        archive, table, options, schema, TaskRunner.of(spark), files, buckets=buckets, stop=stop, progress=progress
+        archive, table, options, schema, TaskRunner.using(spark), files, buckets=buckets, stop=stop, progress=progress
     )  # fmt: skip
     with job.writing():
         while True:

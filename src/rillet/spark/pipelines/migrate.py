@@ -75,7 +75,7 @@ def migrate(
     prefix: added before each stream's name at the target. target: connection options only, without a stream.
     """
     plan = Plan(*checked(source, target, policy), policy=policy, follow=follow, follow_for=follow_for, verify=verify)
-    return spark.createDataFrame([astuple(one) for one in copy_all(TaskRunner.of(spark), plan, prefix)], _SCHEMA)
+    return spark.createDataFrame([astuple(one) for one in copy_all(TaskRunner.using(spark), plan, prefix)], _SCHEMA)
 
 
 def checked(source: Mapping[str, str], target: Mapping[str, str], policy: str = REFUSE) -> tuple[Options, Options]:

@@ -121,7 +121,7 @@ def migrate_keys(
     policy replaces a stream of the target by a key of another type: this is an error.
     """
     plan = KeysPlan(*checked_sides(source, target, policy, pattern), pattern, prefix, policy, follow, follow_for)
-    return spark.createDataFrame([astuple(one) for one in copy_keys(TaskRunner.of(spark), plan)], _SCHEMA)
+    return spark.createDataFrame([astuple(one) for one in copy_keys(TaskRunner.using(spark), plan)], _SCHEMA)
 
 
 def checked_sides(

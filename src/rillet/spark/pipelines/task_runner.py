@@ -47,7 +47,7 @@ class TaskRunner:
         self._used: list[str] = []
 
     @classmethod
-    def of(cls, spark: SparkSession | TaskRunner | None) -> TaskRunner:
+    def using(cls, spark: SparkSession | TaskRunner | None) -> TaskRunner:
         """Return the runner of a caller that has a session, or None to use this process."""
         if isinstance(spark, TaskRunner):
             return spark

@@ -70,7 +70,7 @@ class PlannedStore:
     folder: str
     sealed: Mapping[str, Sequence[SealedRange]]
 
-    def of(self, task: Task) -> PlannedStore:
+    def for_task(self, task: Task) -> PlannedStore:
         """Return what one task needs; Spark sends it with the task."""
         found: dict[str, list[SealedRange]] = {}
         for stream, after, last in task:

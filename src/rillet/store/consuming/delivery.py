@@ -195,7 +195,7 @@ def _in_turn(consumers: Sequence[AnyConsumer], delays: Delays, loop: Loop) -> St
         for place, consumer in enumerate(consumers):
             if end.requested():
                 return
-            messages = yield from turns[place].take(consumer, pace.size, loop)
+            messages = yield from turns[place].take_messages(consumer, pace.size, loop)
             more = more or turns[place].more
             if messages:
                 ids = {message.raw_id for message in messages}
@@ -239,7 +239,7 @@ class Turns:
         self._behind = False  # whether messages wait behind others
         self._next = monotonic() + LOOK_UNUSED
 
-    def take(self, consumer: AnyConsumer, most: int, loop: Loop) -> Commands[list[Delivered[Any]]]:
+    def take_messages(self, consumer: AnyConsumer, most: int, loop: Loop) -> Commands[list[Delivered[Any]]]:
         """Take up to `most` messages of different keys; those that were delivered too often go to the dead letters."""
         from rillet.store.consuming.order_steps import take  # only loops with order_by import the scripts
 
