@@ -6,7 +6,7 @@ from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Va
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 
 from rillet.store import PublicNames
-from rillet.store.arguments.encoding import EntryData, Fields, decode, decode_fields, encode, find_field, parse_id
+from rillet.store.arguments.encoding import EntryData, Fields, decode
 from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ else:
 # Fields, and the value that each must have, or several of which one suffices (arguments.conditions). The annotation is
 # Any, because mypy infers dict[str, object] for mixed values.
 Where: TypeAlias = Mapping[Any, Any]
-_FEW = 16  # names and values up to which a search for one field is faster than decoding all fields once
 
 
 class Entry(PublicNames, EntryData, Mapping[str, str], Generic[T]):
@@ -44,7 +43,7 @@ class Entry(PublicNames, EntryData, Mapping[str, str], Generic[T]):
         """The entry's ID."""
         found = self._id
         if found is None:
-            found = self._id = parse_id(self.raw_id)
+            found = self._id = self._parsed_id()
         return found
 
     @property
@@ -55,7 +54,7 @@ class Entry(PublicNames, EntryData, Mapping[str, str], Generic[T]):
     @property
     def fields(self) -> dict[str, str]:
         """The fields as text, in a new dict; a field that occurs twice has its last value."""
-        return decode_fields(self.flat) if self._text is None else self._text.copy()
+        return self._decoded_fields() if self._text is None else self._text.copy()
 
     @property
     def value(self) -> T:
@@ -73,15 +72,10 @@ class Entry(PublicNames, EntryData, Mapping[str, str], Generic[T]):
         """Return the fields as text; the same dict for every call."""
         text = self._text
         if text is None:
-            text = self._text = decode_fields(self.flat)
+            text = self._text = self._decoded_fields()
         return text
 
     def __getitem__(self, field: str) -> str:
-        if self._text is None and len(self.flat) <= _FEW and isinstance(field, str):
-            raw: Any = find_field(self.flat, encode(field))
-            if raw is None:
-                raise KeyError(field)
-            return decode(raw)
         return self._decoded()[field]
 
     def __contains__(self, field: object) -> bool:
@@ -110,6 +104,10 @@ class Entry(PublicNames, EntryData, Mapping[str, str], Generic[T]):
 
     def __hash__(self) -> int:
         return hash(self.id)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        assert self.flat is not None  # objects instead of the part of a reply
+        return super().__reduce_ex__(protocol)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.id)!r}, {getattr(self, '_value', self.fields)!r})"

@@ -36,9 +36,7 @@ class Delivered(Entry[T]):
 
     def __init__(self, raw_id: bytes, flat: list[bytes], group: AnyGroup, idle_ms: int | None = None,
                  deliveries: int = 1, consumer: bytes = b"") -> None:  # fmt: skip
-        self.raw_id = raw_id
-        self.flat = flat
-        self._id = self._text = None
+        super().__init__(raw_id, flat)
         self.group = group
         self.idle_ms = idle_ms
         self.deliveries = deliveries
