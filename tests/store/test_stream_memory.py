@@ -326,7 +326,11 @@ def test_segments_that_are_mostly_empty_are_written_again(tmp_path: Path) -> Non
         gone = {n for n in range(2, count - 20_000, 25) if n // 1000 % 8}  # an entry of each node, but of every eighth
         store.execute("XDEL", "s", *[f"{n}-0" for n in gone])
         until(lambda: int(store.info()["stream_memory_used"]) < 900_000)
-        until(lambda: not any(2 * nodes <= segment.sealed.nodes for segment, nodes in living(store).items()), seconds=60)
+
+        def mostly_empty() -> bool:
+            return any(2 * nodes <= segment.sealed.nodes for segment, nodes in living(store).items())
+
+        until(lambda: not mostly_empty(), seconds=60)
         assert len(before.keys() - living(store).keys()) > 2, "XDEL left nodes in each of them"
         assert numbers(store) == [n for n in range(1, count + 1) if n not in gone]
         with store.transport.lock:  # type: ignore[attr-defined]
