@@ -12,6 +12,7 @@ from rillet.errors import MissingExtra
 # For each extra: the modules to import, with the name of the package where it differs.
 _MODULES = {
     "arrow": {"pyarrow": ""},
+    "avro": {"fastavro": ""},
     "cli": {"prompt_toolkit": ""},
     "codecs": {"msgspec": ""},
     "completion": {"shtab": ""},
@@ -23,7 +24,9 @@ _MODULES = {
     "pandas": {"pyarrow": "", "pandas": ""},
     "pipelines": {"matplotlib": ""},  # beside those of `spark`
     "polars": {"pyarrow": "", "polars": ""},
+    "protobuf": {"google.protobuf": "protobuf"},
     "redis": {"redis": ""},
+    "registry": {"confluent_kafka": "confluent-kafka"},
     "spark": {"pyspark": "", "pyarrow": ""},
 }
 EXTRAS = tuple(_MODULES)

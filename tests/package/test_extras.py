@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +29,9 @@ USES = [
     ("codecs", "msgspec", "rillet.codecs.msgpack"),
     ("codecs", "msgspec", "rillet.codecs.json_of(list[int])"),
     ("opentelemetry", "opentelemetry", "import rillet.opentelemetry"),
+    ("avro", "fastavro", "from rillet.extras import require; require('avro', 'payload=avro')"),
+    ("protobuf", "google.protobuf", "from rillet.extras import require; require('protobuf', 'payload=protobuf')"),
+    ("registry", "confluent_kafka", "from rillet.extras import require; require('registry', 'schemaRegistry')"),
     ("delta", "deltalake", "from rillet.spark.archive.targets import require; require('delta', 'x')"),
 ]
 _PROGRAM = """
@@ -84,7 +88,8 @@ def test_a_command_without_its_package(extra: str, module: str, words: list[str]
 
 def test_the_extras_are_those_of_the_package() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    packages = {"opentelemetry": "opentelemetry-api", "jsonpath": "python-jsonpath"}
+    packages = {"opentelemetry": "opentelemetry-api", "jsonpath": "python-jsonpath", "google.protobuf": "protobuf",
+                "confluent_kafka": "confluent-kafka"}  # fmt: skip
     for extra in EXTRAS:
-        names = {line.split(">")[0].split("=")[0] for line in declared[extra]}
+        names = {re.split("[>=[]", line)[0] for line in declared[extra]}
         assert {packages.get(module, module) for module in modules_of(extra)} <= names

@@ -13,6 +13,7 @@ Functions import pyarrow when they are called, because only the Spark extra inst
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rillet.columns import json_column as nested
@@ -60,14 +61,17 @@ def kind_of(kind: Any) -> int | None:
     return kinds.get(kind)
 
 
-def rows_for(schema: Any, key: bytes, mode: str = "PERMISSIVE", corrupt: str = "_corrupt") -> RowBuilder:
+def rows_for(
+    schema: Any, key: bytes, mode: str = "PERMISSIVE", corrupt: str = "_corrupt",
+    readers: Mapping[str, Callable[[Column], None]] | None = None,
+) -> RowBuilder:  # fmt: skip
     """Return a builder with the columns of an Arrow schema; ValueError lists every unsupported column.
 
     `mode` selects how entries with a malformed value are handled (row_builder.py). A string column named `corrupt`
-    shows such entries.
+    shows such entries. readers: by name, functions that give a column of any type a `read` in place of JSON's.
     """
     rows = RowBuilder(key, MODES[mode])
-    errors = [error for field in schema if (error := _add(rows, field, corrupt))]
+    errors = [error for field in schema if (error := _add(rows, field, corrupt, readers or {}))]
     if errors:
         raise ValueError("; ".join(errors))
     return rows
@@ -91,11 +95,11 @@ def field_names(schema: Any, corrupt: str = "_corrupt") -> dict[bytes, str]:
     return names
 
 
-def _add(rows: RowBuilder, field: Any, corrupt: str) -> str | None:
+def _add(rows: RowBuilder, field: Any, corrupt: str, readers: Mapping[str, Callable[[Column], None]]) -> str | None:
     """Add the column for one field of an Arrow schema; return an error message if its type is unsupported."""
     alias = field_alias(field.metadata or {})
     source = SOURCES.get(field.name) if alias is None else None
-    kind = kind_of(field.type)
+    kind = JSON if field.name in readers else kind_of(field.type)
     if source == MAP:
         value = map_value_kind(field.type)
         if value is None:
@@ -114,7 +118,9 @@ def _add(rows: RowBuilder, field: Any, corrupt: str) -> str | None:
             name = field.name.encode() if alias is None else alias
             other = rows.wanted.get(name)
             second = other is not None and (other.kind in _TEXTS) != (kind in _TEXTS)
-            set_type(rows.add_twin(name, kind) if second else rows.add_field(name, kind), field.type)
+            column = set_type(rows.add_twin(name, kind) if second else rows.add_field(name, kind), field.type)
+            if field.name in readers:
+                readers[field.name](column)
         except ValueError as error:
             return str(error)
     return None
@@ -142,6 +148,14 @@ def map_value_kind(kind: Any) -> int | None:
 
 class NullValue(RilletError, ValueError):
     """A column that the schema declares NOT NULL has a null in this batch."""
+
+
+def require_values(arrays: Sequence[Any], schema: Any) -> None:
+    """Raise NullValue if a column of a batch has a null, and its field in the schema is NOT NULL."""
+    for field, column in zip(schema, arrays, strict=False):
+        if column.null_count and not field.nullable:
+            raise NullValue(f"rillet: column {field.name!r} is declared NOT NULL, but {column.null_count} of "
+                            f"{len(column)} entries lack the field")  # fmt: skip
 
 
 def record_batch(rows: RowBuilder, schema: Any) -> Any:

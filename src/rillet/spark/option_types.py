@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 from rillet.types.stream.id import MAX, StreamID
 
@@ -66,7 +67,7 @@ def bounds(bound: Callable[[str], Bound]) -> Callable[[str], Bounds]:
         if not text.lstrip().startswith("{"):
             return bound(text)
         by_stream: dict[str, Bound] = {}
-        for stream, value in _json_object(text).items():
+        for stream, value in json_object(text).items():
             if not isinstance(value, str):
                 raise ValueError(f"expected a JSON string with an ID for the stream {stream!r}")
             try:
@@ -186,7 +187,7 @@ def stream_target(text: str) -> str:
 
 def field_map(text: str) -> dict[str, str]:
     """Return the field name of each column, from JSON {"<column>": "<field>"}."""
-    fields = _json_object(text)
+    fields = json_object(text)
     if not fields or not all(isinstance(name, str) for name in fields.values()):
         raise ValueError('expected JSON of the form {"<column>": "<field>"}')
     return fields
@@ -194,13 +195,14 @@ def field_map(text: str) -> dict[str, str]:
 
 def text_map(text: str) -> dict[str, str]:
     """Return the texts by name in JSON {"<name>": "<text>"}."""
-    values = _json_object(text)
+    values = json_object(text)
     if not all(isinstance(value, str) for value in values.values()):
         raise ValueError('expected JSON of the form {"<name>": "<text>"}')
     return values
 
 
-def _json_object(text: str) -> dict[str, str]:
+def json_object(text: str) -> dict[str, Any]:
+    """Return the object that a text in JSON contains."""
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:

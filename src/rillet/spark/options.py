@@ -14,9 +14,9 @@ library), or `stream` with `partitioned` = n, which selects the n keys <stream>:
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from rillet.client.address import Address, NodeAddress, Tls
 from rillet.client.sentinel import current_master
@@ -31,6 +31,7 @@ from rillet.spark.option_types import (
     bounds,
     ending_bound,
     field_map,
+    json_object,
     names,
     non_empty,
     one_of,
@@ -44,6 +45,9 @@ from rillet.spark.option_types import (
 from rillet.spark.option_types import timeout as positive_duration
 from rillet.spark.server_address import owner_address, url_problems
 from rillet.types.stream.id import StreamID
+
+if TYPE_CHECKING:
+    from rillet.columns.column import Column
 
 # Options that Spark itself adds to the options of a source or sink.
 SPARK_OPTIONS = frozenset(("checkpointlocation", "queryname", "outputmode", "triggerinterval"))
@@ -59,6 +63,19 @@ NO_TABLE = (
     "CREATE TEMPORARY VIEW name USING rillet OPTIONS (url '...', stream '...'), or create the table with its columns "
     "and give the options in each query: SELECT ... FROM name WITH (url = '...', stream = '...')"
 )
+
+
+class Decoder(Protocol):
+    """What a task needs to read payloads (payload/columns.py)."""
+
+    column: str
+
+    def attach(self, column: Column) -> None:
+        """Make a column of a batch read payloads."""
+
+    def reasons(self, payloads: Sequence[bytes | None]) -> list[str]:
+        """Return what is wrong with each of some payloads; an empty text if nothing is."""
+        raise NotImplementedError
 
 
 class OptionError(RilletError):
@@ -178,6 +195,16 @@ class Options(SinkOptions):
     group: str | None = option(non_empty, FOLLOW)
     group_mode: str = option(one_of("follow", "deliver"), FOLLOW, "follow")
     consumer: str = option(non_empty, FOLLOW, "spark")
+    payload: str | None = option(one_of("json", "avro", "protobuf"), ALL)
+    payload_field: str = option(non_empty, ALL, "payload")
+    payload_schema: str | None = option(non_empty, ALL)
+    payload_message: str | None = option(non_empty, ALL)
+    payload_subject: str | None = option(non_empty, ALL)
+    schema_registry: str | None = option(non_empty, ALL, secret=True)  # may contain a password
+    schema_registry_user: str | None = option(non_empty, ALL)
+    schema_registry_password: str | None = option(non_empty, ALL, secret=True)
+    schema_registry_options: dict[str, Any] | None = option(json_object, ALL, secret=True)
+    payload_decoder: Decoder | None = field(default=None, compare=False)  # in tasks
     archive: str | None = option(non_empty, BATCH)
     archive_options: dict[str, str] | None = option(text_map, BATCH, secret=True)  # may contain credentials
     maxlen: int | None = option(whole_number(0), WRITE)
@@ -194,6 +221,11 @@ class Options(SinkOptions):
     transaction_bytes: int = option(whole_number(1 << 10), WRITE, 16 << 20)
     txn_app_id: str | None = option(non_empty, WRITE)
     txn_version: int | None = option(whole_number(0), WRITE)
+
+    @property
+    def readers(self) -> dict[str, Callable[[Column], None]]:
+        """Return what gives the column of payloads its `read`, by the name of the column."""
+        return {} if self.payload_decoder is None else {self.payload_decoder.column: self.payload_decoder.attach}
 
     @property
     def forgets_streams(self) -> bool:
@@ -286,6 +318,8 @@ _NOT_TOGETHER = (
     ("badRecords", "mode"),
     ("badRecords", "columnNameOfCorruptRecord"),
     ("badRecords", "archive"),
+    ("payload", "archive"),
+    ("payload", "inferSchema"),
     ("streamColumn", "stream"),
     ("streamColumn", "partitioned"),
     *(("partitionedStream", name) for name in ("streamColumn", "partitionColumn", "minPartitions", "group", "archive",
@@ -302,6 +336,15 @@ _NEEDS = (
     ("txnVersion", "txnAppId"),
     ("sampleEntries", "inferSchema"),
     ("archiveOptions", "archive"),
+    ("payloadField", "payload"),
+    ("payloadSchema", "payload"),
+    ("payloadMessage", "payload"),
+    ("payloadSubject", "schemaRegistry"),
+    ("schemaRegistry", "payload"),
+    ("schemaRegistryUser", "schemaRegistryPassword"),
+    ("schemaRegistryPassword", "schemaRegistryUser"),
+    ("schemaRegistryUser", "schemaRegistry"),
+    ("schemaRegistryOptions", "schemaRegistry"),
 )
 
 
@@ -313,7 +356,7 @@ def parse(given: Mapping[str, str]) -> Options:
     options = Options(**parsed, named=frozenset(values))  # defaults replace invalid values
     if all(_LOWER[name].attribute in parsed for name in _SELECTORS if name in values):
         wrong += _unselected(options)
-    wrong += _disorder(options)
+    wrong += _disorder(options) + _payload_problems(options)
     if wrong:
         raise OptionError("rillet: " + "; ".join(wrong + _missing(values)))
     return options
@@ -328,6 +371,9 @@ def is_catalog_table(given: Mapping[str, str]) -> bool:
     return names <= SPARK_OPTIONS or "provider" in names or any(name.startswith("option.") for name in names)
 
 
+_SECRET = frozenset(("password", "archiveoptions", "schemaregistryoptions"))  # those that may be invalid
+
+
 def read_values(values: Mapping[str, str], table: Mapping[str, Option]) -> tuple[dict[str, Any], list[str]]:
     """Return the parsed values by attribute, and error messages for unknown options and invalid values."""
     wrong = [_unknown(name, table) for name in values if name not in SPARK_OPTIONS and name not in table]
@@ -337,7 +383,7 @@ def read_values(values: Mapping[str, str], table: Mapping[str, Option]) -> tuple
             try:
                 parsed[option.attribute] = option.read(values[name])
             except ValueError as error:
-                shown = "invalid" if name in ("password", "archiveoptions") else repr(values[name])
+                shown = "invalid" if name in _SECRET else repr(values[name])
                 wrong.append(f"{option.name} is {shown}: {error}")
     return parsed, wrong
 
@@ -413,6 +459,21 @@ def _disorder(options: Options) -> list[str]:
     after, last = options.starting_offsets, options.ending_offsets
     if isinstance(after, StreamID) and isinstance(last, StreamID) and after > last:
         wrong.append("startingOffsets is after endingOffsets")
+    return wrong
+
+
+def _payload_problems(options: Options) -> list[str]:
+    """Return error messages for a format of payloads without its schema, and for options of another format."""
+    wrong = []
+    kind, schema, registry = options.payload, options.payload_schema, options.schema_registry
+    if kind in ("avro", "protobuf") and schema is None and registry is None:
+        wrong.append(f"payload={kind} needs payloadSchema or schemaRegistry")
+    if kind == "json" and registry is not None:
+        wrong.append("schemaRegistry is for payload=avro and payload=protobuf")
+    if kind == "protobuf" and schema is not None and options.payload_message is None:
+        wrong.append("payloadSchema needs payloadMessage, the full name of the message")
+    if kind not in ("protobuf", None) and options.payload_message is not None:
+        wrong.append("payloadMessage is for payload=protobuf")
     return wrong
 
 

@@ -24,6 +24,7 @@ import os
 import sys
 import uuid
 from collections.abc import Iterator, Mapping, MutableMapping, Set
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
@@ -87,6 +88,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, Filter
     from pyspark.sql.types import StructType
 
+    from rillet.spark.payload.columns import PayloadColumns
     from rillet.spark.read.bad_records import TaskName
     from rillet.spark.read.history import HistoryTask
 
@@ -133,6 +135,15 @@ class RilletDataSource(DataSource):
             with plainly():
                 require_store(self.parsed.path)
                 return infer(self.parsed)
+        if self.parsed.payload is not None:
+            from rillet.spark.payload.columns import payload_fields
+            from rillet.spark.read.schema_inference import beside_own_columns, selects_several
+
+            with plainly():
+                fields, several = payload_fields(self.parsed), selects_several(self.parsed)
+                if isinstance(fields, str):
+                    return f"{'stream string, ' * several}id string, timestamp timestamp, {fields}"
+                return beside_own_columns(fields, several, "payload")
         return DEFAULT_SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -253,9 +264,17 @@ class _SourceReader(InTask):
         self.parallelism = parallelism
         if wrong := unsupported_columns(schema):
             raise OptionError(f"rillet: the schema does not fit a stream: {'; '.join(wrong)}")
+        self.payload: PayloadColumns | None = None
         try:
-            self.arrow_schema: Any = arrow_schema(schema)
-            rows_for(self.arrow_schema, b"", options.mode, options.corrupt_column)
+            if options.payload is None:
+                self.arrow_schema: Any = arrow_schema(schema)
+            else:
+                from rillet.spark.payload.columns import PayloadColumns
+
+                self.payload = PayloadColumns(options, schema)
+                self.arrow_schema = self.payload.tasks
+                self.options = options = replace(options, payload_decoder=self.payload.decoder)
+            rows_for(self.arrow_schema, b"", options.mode, options.corrupt_column, options.readers)
         except (ValueError, PySparkTypeError) as error:
             raise OptionError(f"rillet: the schema does not fit a stream: {error}") from None
         require_store(options.path)
@@ -274,6 +293,14 @@ class _SourceReader(InTask):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the record batches of a partition."""
+        batches = self._batches(partition)
+        if self.payload is None:
+            yield from batches
+            return
+        with plainly():
+            yield from map(self.payload.of_spark, batches)
+
+    def _batches(self, partition: InputPartition) -> Iterator[Any]:
         if self.options.stream and self.options.partitioned is None:
             mark_rows_in_order(TaskContext.get())
         with plainly():

@@ -124,7 +124,7 @@ def read_range(options: Options, servers: Servers, part: Part, schema: Any) -> I
     more, patience = True, Patience(options.timeout)
     count = min(FIRST_PAGE, options.batch_entries)
     while more:
-        rows = rows_for(schema, part[0].encode(), options.mode, options.corrupt_column)
+        rows = rows_for(schema, part[0].encode(), options.mode, options.corrupt_column, options.readers)
         try:
             more = delivered.page(rows, count)
             patience = Patience(options.timeout)

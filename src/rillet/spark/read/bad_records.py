@@ -37,7 +37,7 @@ from xxhash import xxh3_64_hexdigest
 from rillet.client.errors import ConnectorError
 from rillet.client.servers import Servers
 from rillet.client.transaction import retry, transact
-from rillet.columns.arrow_batch import NullValue, field_alias
+from rillet.columns.arrow_batch import field_alias, require_values
 from rillet.columns.row_builder import SOURCES, RowBuilder
 from rillet.protocol.reply_parser import ReplyError
 from rillet.spark.options import Options
@@ -48,6 +48,7 @@ from rillet.types.stream.id import StreamID
 CORRUPT = "rillet: a bad record"
 """The name of the column with bad entries; no field of a user's schema has it."""
 SHOWN = 100  # the maximum length of a value in a reason, in characters
+PAYLOAD = "rillet: the payload"
 MOST = 1000  # entries in a transaction
 TRIES = 100
 
@@ -73,6 +74,9 @@ class BadRecords:
 
         more = [pa.field("stream", pa.string()), pa.field("id_ms", pa.int64()), pa.field("id_seq", pa.int64()),
                 pa.field(CORRUPT, pa.string())]  # fmt: skip
+        self._payload, self._field = options.payload_decoder, options.payload_field
+        if self._payload is not None:
+            more.append(pa.field(PAYLOAD, pa.binary(), metadata={"field": options.payload_field}))
         self.schema = pa.schema([*(field.with_nullable(True) for field in schema), *more])
         self._given = schema
         self._servers = servers
@@ -98,20 +102,21 @@ class BadRecords:
             is_sound = pc.is_null(batch.column(own + 3))
             self._append(batch.filter(pc.invert(is_sound)), [column.label for column in rows.columns])
             batch = batch.filter(is_sound)
-        for field, column in zip(self._given, batch.columns, strict=False):
-            if column.null_count and not field.nullable:
-                raise NullValue(f"rillet: column {field.name!r} is declared NOT NULL, but {column.null_count} of "
-                                f"{batch.num_rows} entries lack the field")  # fmt: skip
+        require_values(batch.columns, self._given)
         return pa.RecordBatch.from_arrays(batch.columns[:own], schema=self._given)
 
     def _append(self, bad: Any, labels: Sequence[str]) -> None:
-        streams, ms, seq, texts = (column.to_pylist() for column in bad.columns[-4:])
-        reasons = self._reasons(bad, texts, labels)
+        own = len(self._given)
+        streams, ms, seq, texts = (column.to_pylist() for column in bad.columns[own : own + 4])
+        payloads = [None] * len(texts) if self._payload is None else bad.column(own + 4).to_pylist()
+        reasons = self._reasons(bad, texts, labels, payloads)
         found = []
         for row, stream in enumerate(streams):
             identifier = StreamID(ms[row] % (1 << 64), seq[row] % (1 << 64))
-            words = (b"stream", stream.encode(), b"id", str(identifier).encode(), b"reason", reasons[row].encode(),
-                     b"entry", texts[row].encode())  # fmt: skip
+            words = [b"stream", stream.encode(), b"id", str(identifier).encode(), b"reason", reasons[row].encode(),
+                     b"entry", texts[row].encode()]  # fmt: skip
+            if (payload := payloads[row]) is not None:
+                words += [b"payload", payload]
             found.append(((self._range_of(stream, identifier), *identifier), words))
         for start in range(0, len(found), MOST):
             self._write(found[start : start + MOST])
@@ -124,11 +129,19 @@ class BadRecords:
                 return self._at
             self._at += 1
 
-    def _reasons(self, bad: Any, texts: Sequence[str], labels: Sequence[str]) -> list[str]:
+    def _reasons(
+        self, bad: Any, texts: Sequence[str], labels: Sequence[str], payloads: list[bytes | None]
+    ) -> list[str]:
         """Return what is wrong with each row: the fields that are present and have become null."""
         entries = [json.loads(text) for text in texts]
         found: list[list[str]] = [[] for _ in texts]
+        if self._payload is not None:
+            for row, reason in enumerate(self._payload.reasons(payloads)):
+                if reason:
+                    found[row].append(f"the field {self._field!r} {reason}: {(payloads[row] or b'')[:SHOWN]!r}")
         for field, column, label in zip(self._given, bad.columns, labels, strict=False):
+            if self._payload is not None and field.name == self._payload.column:
+                continue
             alias = field_alias(field.metadata or {})
             if column.null_count and (alias is not None or field.name not in SOURCES):
                 name = field.name if alias is None else alias.decode("utf-8", "replace")

@@ -242,7 +242,7 @@ class Pushed:
         """Return an object that selects all entries; it supports filters on id, id_ms, timestamp and stream."""
         from pyspark.sql.types import TimestampType
 
-        own = [column for column in schema.fields if "field" not in (column.metadata or {})]
+        own = [column for column in schema.fields if not {"field", "payload"} & (column.metadata or {}).keys()]
         return cls(
             {
                 column.name: isinstance(column.dataType, TimestampType)

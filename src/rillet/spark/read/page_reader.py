@@ -55,7 +55,7 @@ def read_task(
 
             records = BadRecords(options, checking, ranges, schema, bad)
             schema, options = records.schema, replace(options, corrupt_column=CORRUPT)
-        rows = rows_for(schema, b"", options.mode, options.corrupt_column)
+        rows = rows_for(schema, b"", options.mode, options.corrupt_column, options.readers)
         check = None if since is None else TrimWatch(checking, since, unread).check
 
         def pages(given: Sequence[PageRange]) -> Iterator[None]:

@@ -40,7 +40,7 @@ from rillet.spark.read.metadata import selected_streams
 from rillet.spark.read.stream_info import stream_error
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
 _INTEGER = re.compile(r"[+-]?(?:0|[1-9][0-9]{0,18})")
 _NUMBER = re.compile(r"[+-]?(?:(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|nan|inf|infinity)", re.I)
@@ -142,18 +142,27 @@ def schema_of(entries: Iterable[list[bytes]], several: bool) -> StructType:
     for flat in entries:
         for field, value in zip(flat[::2], flat[1::2], strict=True):
             kinds.setdefault(field, FieldType()).add(value)
-    own = ["stream", "id", "timestamp"] if several else ["id", "timestamp"]
-    columns = [types.StructField(name, of_kind["timestamp" if name == "timestamp" else "string"]) for name in own]
-    taken = {column.name.lower() for column in columns}
+    found = []
     for raw, kind in kinds.items():
         try:
-            name = raw.decode()
+            found.append((raw.decode(), of_kind[kind.name]))
         except UnicodeDecodeError:
             continue
+    return beside_own_columns(found, several, "field")
+
+
+def beside_own_columns(found: Iterable[tuple[str, DataType]], several: bool, key: str) -> StructType:
+    """Return a schema of the entry's own columns and others; `key` is that of a renamed one's name in its metadata."""
+    from pyspark.sql import types
+
+    columns = [types.StructField("stream", types.StringType())] if several else []
+    columns += [types.StructField("id", types.StringType()), types.StructField("timestamp", types.TimestampType())]
+    taken = {column.name.lower() for column in columns}
+    for name, kind in found:
         column = _free(name, taken)
         taken.add(column.lower())
-        metadata: dict[str, Any] = {} if column == name else {"field": name}
-        columns.append(types.StructField(column, of_kind[kind.name], metadata=metadata))
+        metadata: dict[str, Any] = {} if column == name else {key: name}
+        columns.append(types.StructField(column, kind, metadata=metadata))
     return types.StructType(columns)
 
 
@@ -170,4 +179,9 @@ def _free(name: str, taken: set[str]) -> str:
 def infer(options: Options) -> StructType:
     """Return the schema inferred from a sample of entries; raise ConnectorError if the streams are empty."""
     with Servers(options) as servers:
-        return schema_of(sample(options, servers), options.keys() is None or len(options.keys() or ()) > 1)
+        return schema_of(sample(options, servers), selects_several(options))
+
+
+def selects_several(options: Options) -> bool:
+    """Return whether the options may select more than one stream."""
+    return options.keys() is None or len(options.keys() or ()) > 1

@@ -7,6 +7,8 @@ The columns that become fields, in this order of preference:
     a map column `fields`          only the pairs of this map, so rows from the source can be written unchanged
     otherwise                      all columns except those that idColumn and streamColumn name
 
+With the option `payload`, these columns are encoded as one field (payload/formats.py).
+
 Rows that were read can be written back: the source's own columns are left out (columns/own_columns.py). A column that
 would be lost, and may be the user's, is an error that names it.
 
@@ -44,6 +46,7 @@ from rillet.types.stream.id import StreamID
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
+    from rillet.spark.payload.formats import PayloadEncoder
     from rillet.store.partitions.layout import Layout
 
 log = logger("spark")
@@ -69,9 +72,11 @@ class RowEncoder:
         named_here = bool(options.stream) or partitions is not None
         self.stream_column = options.stream_column or (None if named_here else "stream")
         used = (self.id_column, self.part_column, self.stream_column)
-        aliased = [field.name for field in schema.fields if "field" in (field.metadata or {})]  # fields of an entry
+        known = {field.name: field.metadata or {} for field in schema.fields}
+        aliased = [name for name, metadata in known.items() if {"field", "payload"} & metadata.keys()]
         self.left_out, unknown = _left_out(options, kinds, (*used, *aliased))
         self.fields = _fields(options, kinds, (*self.left_out, *unknown, self.id_column, self.stream_column))
+        self.payload: PayloadEncoder | None = None
         named = (*self.fields, *used)
         wrong = [f"there is no column {name!r}" for name in named if name and name not in kinds]
         if not named_here and options.stream_column is None and "stream" not in kinds:
@@ -82,10 +87,12 @@ class RowEncoder:
         elif unknown:
             wrong.append(f"the columns {', '.join(unknown)} may be those of a source, which are not written, or yours: "
                          f"{REMEDY}")  # fmt: skip
-        self.of_map = list(self.fields) == ["fields"] and _is_map(kinds.get("fields"))
+        self.of_map = list(self.fields) == ["fields"] and _whole_entry(options, kinds)
         self.by_column = next((name for name, field in self.fields.items() if field == self.by), None)
         if self.by and self.by_column is None and not self.of_map:
             wrong.append(f"no column becomes the field {self.by!r}, which selects the partition of a row")
+        if self.by and options.payload is not None:
+            wrong.append(f"with a payload, an entry lacks the field {self.by!r} of the partitioned stream")
         if self.of_map and not options.fields and not options.field_columns:
             lost = [name for name in kinds if name not in ("fields", *self.left_out, *used)]
             text = f"the map column 'fields' is the whole entry, so there is no place for {', '.join(lost)}"
@@ -93,10 +100,15 @@ class RowEncoder:
                 wrong.append(f"{text}: add them to the map, or {REMEDY}")
             elif lost:
                 log.warning("rillet: %s: these columns are not written", text)
-        for name in dict.fromkeys(name for name in named if name in kinds):
+        for name in dict.fromkeys(name for name in (named if options.payload is None else used) if name in kinds):
             wrong += _without_text(name, kinds[name], self.of_map)
         if wrong:
             raise OptionError("rillet: " + "; ".join(wrong))
+        if options.payload is not None:
+            from rillet.spark.payload.formats import PayloadEncoder
+
+            named_there = {name: str(known[name].get("payload", field)) for name, field in self.fields.items()}
+            self.payload = PayloadEncoder(options, self.fields if options.fields else named_there, schema)
 
     def check(self, batch: Any) -> None:
         """Raise ConnectorError if the columns of a record batch that are left out are not a source's. O(rows)"""
@@ -179,7 +191,9 @@ class RowEncoder:
         """Load the columns of a record batch, with those of IDs and streams, into a packer of XADD commands."""
         ids = None if ids is None else texts(ids)
         keys = None if keys is None else texts(keys)
-        if self.of_map:
+        if self.payload is not None:
+            packer.rows_of([texts(self.payload.payloads(batch), self.payload.field)], ids, keys)
+        elif self.of_map:
             column = batch.column("fields")
             ends = column.buffers()[1].to_pybytes()
             packer.rows_of_map(ends, column.offset, texts(column.keys), texts(column.items), ids, keys)
@@ -194,7 +208,7 @@ def _left_out(
     if options.fields or options.field_columns:
         return [], []
     left_out, unknown = own_columns({name: _kind_of(kind) for name, kind in kinds.items()}, used)
-    return ([*left_out, *unknown], []) if _is_map(kinds.get("fields")) else (left_out, unknown)
+    return ([*left_out, *unknown], []) if _whole_entry(options, kinds) else (left_out, unknown)
 
 
 def _kind_of(kind: DataType) -> str:
@@ -212,15 +226,16 @@ def _fields(options: Options, kinds: dict[str, DataType], others: tuple[str | No
         return options.fields
     if options.field_columns:
         return {name: name for name in options.field_columns}
-    if _is_map(kinds.get("fields")):
+    if _whole_entry(options, kinds):
         return {"fields": "fields"}
     return {name: name for name in kinds if name not in others}
 
 
-def _is_map(kind: DataType | None) -> bool:
+def _whole_entry(options: Options, kinds: dict[str, DataType]) -> bool:
+    """Return whether the column `fields` is a map of all fields."""
     from pyspark.sql.types import MapType
 
-    return isinstance(kind, MapType)
+    return options.payload is None and isinstance(kinds.get("fields"), MapType)
 
 
 def _without_text(name: str, kind: DataType, of_map: bool) -> list[str]:
