@@ -90,15 +90,6 @@ class AgainstDict(RuleBasedStateMachine):
             assert met == wanted
             assert it.eof()
 
-    @rule(steps=st.integers(0, 9), key=KEYS)
-    def wander(self, steps: int, key: bytes) -> None:
-        for rax in self.trees:
-            it = RaxIterator(rax)
-            it.seek(">=", key)
-            assert it.random_walk(steps) == bool(self.model)
-            if self.model:
-                assert it.data == self.model[it.key]
-
     @invariant()
     def agrees(self) -> None:
         for rax in self.trees:

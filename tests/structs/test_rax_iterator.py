@@ -1,8 +1,7 @@
-"""The rax iterator: flags, changes of the tree during an iteration, callbacks, values, random walks."""
+"""The rax iterator: flags, changes of the tree during an iteration, callbacks."""
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import pytest
@@ -99,7 +98,7 @@ def test_a_change_of_the_tree_raises_an_error() -> None:
     it = RaxIterator(rax)
     it.seek("^")
     rax.remove(b"foo")
-    for step in (it.next, it.prev, lambda: it.set_data(1)):
+    for step in (it.next, it.prev):
         with pytest.raises(RuntimeError):
             step()
     assert it.seek(">=", b"foo")
@@ -150,22 +149,6 @@ def test_keys_may_be_removed_during_items() -> None:
     assert (rax.numele, rax.numnodes) == (0, 1)
 
 
-def test_values_are_replaced_in_place() -> None:
-    rax = words()
-    it = RaxIterator(rax)
-    it.seek("^")
-    while it.next():
-        it.set_data(len(it.key))
-        assert it.data == len(it.key)
-    assert dict(rax.items()) == {word: len(word) for word in WORDS}
-    it.stop()
-    assert (it.key, it.data, it.eof()) == (b"", None, True)
-    with pytest.raises(RuntimeError):
-        it.set_data(1)
-    assert it.seek("=", b"z")
-    assert it.data == 1
-
-
 def test_the_callback_receives_every_node_except_the_head_once() -> None:
     rax = words()
     met: list[RaxNode] = []
@@ -193,25 +176,3 @@ def test_the_callback_may_replace_nodes() -> None:
     it.node_cb = broken
     with pytest.raises(TypeError, match="RaxNode"):
         it.seek(">", b"")
-
-
-def test_random_walks_reach_every_key() -> None:
-    rax = words()
-    random.seed(7)
-    it = RaxIterator(rax)
-    met = set()
-    for _ in range(3_000):
-        assert it.random_walk()
-        assert it.data == it.key.decode()
-        met.add(it.key)
-    assert met == set(WORDS)
-
-
-def test_random_walks_end_in_trees_with_at_most_one_key() -> None:
-    rax = Rax()
-    it = RaxIterator(rax)
-    assert not it.random_walk(3)
-    assert it.eof()
-    rax.insert(b"", "only")
-    assert it.random_walk(3)
-    assert (it.key, it.data) == (b"", "only")

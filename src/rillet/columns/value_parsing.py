@@ -64,7 +64,6 @@ _MAX = cython.declare(cython.ulonglong, (1 << 63) - 1)
 TRUE_WORDS = frozenset((b"true", b"t", b"yes", b"y", b"1"))
 FALSE_WORDS = frozenset((b"false", b"f", b"no", b"n", b"0"))
 SPECIAL_REALS = frozenset((b"nan", b"inf", b"infinity"))
-MAX_MILLISECONDS = ((1 << 63) - 1) // 1000
 _DECIMAL = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _BLANKS = bytes(range(0x21))
 _MAX_MILLISECONDS = cython.declare(cython.longlong, ((1 << 63) - 1) // 1000)

@@ -24,7 +24,6 @@ class ServerStats:
         self._connections = connections
         self.accepted = self.refused = 0
         self._received = self._sent = self._reads = self._writes = 0
-        self._largest_read = 0
         # Samples of the totals: (time in ms, commands, bytes received, bytes sent, turns, nanoseconds of turns).
         self._samples: deque[tuple[int, int, int, int, int, int]] = deque(maxlen=_SAMPLES)
 

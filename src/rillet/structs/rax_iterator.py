@@ -22,8 +22,6 @@ set. Replacing a value is not a change of the tree.
 
 from __future__ import annotations
 
-import math
-import random
 from collections.abc import Callable
 from typing import Any
 
@@ -311,46 +309,6 @@ class RaxIterator:
         copy_part(self.buf, self.key_len, chars, start, n)
         self.key_len = stop
         return True
-
-    @cython.ccall
-    def set_data(self, value: object) -> cython.bint:
-        """Replace the current element's value without a lookup; allowed during an iteration."""
-        if self.node is None or self.version != self.rax.version:
-            raise RuntimeError("the rax iterator has no current element: call seek and a step first")
-        self.node.data = value
-        self.data = value
-        return True
-
-    @cython.ccall
-    def random_walk(self, steps: cython.Py_ssize_t = 0) -> cython.bint:
-        """Move to a random key, by a walk past `steps` keys (0: a random number). Return False in an empty tree.
-
-        Keys near the head are more likely than others; every key can be reached. Redis: raxRandomWalk.
-        """
-        rax: Rax = self.rax
-        if rax.numele == 0:
-            return self._end(self.depth, self.key_len)
-        if self.node is None or self.version != rax.version:
-            self.seek("^")
-        if steps == 0:
-            steps = random.randint(1, 2 * (1 + int(math.log(rax.numele))))
-        h: RaxNode = self.node  # type: ignore[assignment]
-        while steps > 0 or not h.iskey:
-            n: cython.Py_ssize_t = 1 if h.iscompr else len(h.chars)
-            if h is rax.head:
-                if n == 0:
-                    break  # the empty key is the only key
-                j: cython.Py_ssize_t = random.randrange(n)
-            else:
-                j = random.randrange(n + 1)
-            if j < n:
-                h = self._enter(h, j)
-            else:
-                h = self._up()
-                self.key_len -= len(h.chars) if h.iscompr else 1
-            if h.iskey:
-                steps -= 1
-        return self._arrive(h)
 
     @cython.ccall
     def compare(self, op: str | bytes, key: bytes) -> cython.bint:
