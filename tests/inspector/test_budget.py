@@ -36,7 +36,7 @@ def test_steps_at_rest_keep_the_share(monkeypatch: pytest.MonkeyPatch) -> None:
     began, busy = clock.now, 0.0
     for _ in range(400):
         seconds = chance.choice((0.0005, 0.002, 0.05, 0.4))
-        with account.resting():
+        with account.asking(at_rest=True):
             clock.now += seconds
         busy += seconds
         assert account.stats()["rest"] <= SHARE

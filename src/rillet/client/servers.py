@@ -527,7 +527,7 @@ class Servers:
         if self._seeds and ("[" in "".join(before) or self.slot_texts() != before):
             for connection in self.masters():
                 names.update(self._scan(connection, glob))
-        wrong = {name for name in names if not _is_text(name)}
+        wrong = {name for name in names if not is_text(name)}
         if wrong - self._left_out_names:
             self._left_out_names |= wrong
             shown = ", ".join(repr(name)[1:] for name in sorted(wrong)[:5]) + (", ..." if len(wrong) > 5 else "")
@@ -571,7 +571,8 @@ def _not_the_first(earlier: bool) -> Iterator[None]:
         raise
 
 
-def _is_text(name: bytes) -> bool:
+def is_text(name: bytes) -> bool:
+    """Return whether a name is UTF-8."""
     try:
         name.decode()
     except UnicodeDecodeError:

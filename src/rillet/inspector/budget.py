@@ -40,22 +40,13 @@ class Budget:
         self.asked = 0
 
     @contextmanager
-    def asking(self) -> Iterator[None]:
-        """Account for the work of a request."""
+    def asking(self, at_rest: bool = False) -> Iterator[None]:
+        """Account for the work of a request, or for a step at rest; `pause` returns how long to wait after that."""
         began = monotonic()
         try:
             yield
         finally:
-            self._add(monotonic() - began, at_rest=False)
-
-    @contextmanager
-    def resting(self) -> Iterator[None]:
-        """Account for a step at rest; `pause` returns the seconds to wait after it."""
-        began = monotonic()
-        try:
-            yield
-        finally:
-            self._add(monotonic() - began, at_rest=True)
+            self._add(monotonic() - began, at_rest)
 
     def pause(self) -> float:
         """Return the seconds to wait after the last step at rest, so that the share is kept."""

@@ -136,7 +136,7 @@ class Sampler:
             first = self._is_first()
             began = monotonic()
             try:
-                with self._place.budget.asking() if first else self._place.budget.resting():
+                with self._place.budget.asking(at_rest=not first):
                     self._place.call(self._step)
                 self.problem = ""
             except (RilletError, OSError) as error:

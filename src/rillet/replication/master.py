@@ -40,6 +40,7 @@ from rillet.runtime.replication import NO_FAILOVER, RDB_CHANNEL, ReplicationStat
 if TYPE_CHECKING:
     from rillet.runtime.engine import Engine
     from rillet.runtime.session import Session
+    from rillet.types.compat import Compat
 
 _PING = b"*1\r\n$4\r\nPING\r\n"
 _GETACK = b"*3\r\n$8\r\nREPLCONF\r\n$6\r\nGETACK\r\n$1\r\n*\r\n"
@@ -340,7 +341,7 @@ class ReplicationStream:
         self._register(replica)
         self._ask(replica.address, properties.port, lambda server: self._answered(replica, server, history, offset))
 
-    def _answered(self, replica: AttachedReplica, server: Any, history: str | None, offset: int) -> None:
+    def _answered(self, replica: AttachedReplica, server: Compat | None, history: str | None, offset: int) -> None:
         """Continue with a replica that was asked for its version; server: None if there was no answer."""
         replica.asked = False
         if replica not in self.replicas or self.state.stream is not self:

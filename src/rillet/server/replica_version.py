@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
-from typing import Any
 
 from rillet.errors import StoreError
 from rillet.protocol.command_parser import pack_command
 from rillet.runtime.replica_versions import compat_in_info
+from rillet.runtime.settings.settings import Settings
 from rillet.server.tls import client_context
 from rillet.types.compat import Compat
 
@@ -26,7 +26,7 @@ _LONGEST = 1 << 20
 class VersionQuestions:
     """The questions of one server to its replicas."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, settings: Any) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, settings: Settings) -> None:
         self._loop = loop
         self._settings = settings
         self._tasks: set[asyncio.Task[None]] = set()

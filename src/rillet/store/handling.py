@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from rillet.store.aio.group import AsyncMessageReader
     from rillet.store.aio.message import AsyncMessage
     from rillet.store.group import MessageReader
-    from rillet.store.message import Message
+    from rillet.store.message import Delivered, Message
 
 LOGGER = logger("store")
 BACKOFF = Exponential(first=1.0, most=600.0)
@@ -139,9 +139,9 @@ class Handling:
         others = range(2, self.concurrency + 1)
         return [reader, *(type(reader)(groups, b"%b:%d" % (reader.key, number)) for number in others)]
 
-    def span(self, message: Any) -> AbstractContextManager[object]:
+    def span(self, message: Message[Any] | AsyncMessage[Any]) -> AbstractContextManager[object]:
         """Return the span of OpenTelemetry around the work on a message, if the store is instrumented."""
-        store = message.group.store
+        store: Any = message.group.store
         observer = getattr(store, "synchronous", store).observer
         return nullcontext() if observer is None else observer.process(message)
 
@@ -150,7 +150,7 @@ class Handling:
         with self._lock:
             self.succeeded += 1
 
-    def broke(self, message: Any, error: Exception) -> None:
+    def broke(self, message: Delivered[Any], error: Exception) -> None:
         """Count and log a message whose handler, or whose acknowledgement, failed."""
         with self._lock:
             self.failed += 1
@@ -165,7 +165,7 @@ class Handling:
             self.failed += 1
         LOGGER.warning("%s: it stays pending", error)
 
-    def last_failure(self, message: Any, error: Exception) -> Commands[None]:
+    def last_failure(self, message: Delivered[Any], error: Exception) -> Commands[None]:
         """Give a message up that failed for the last time, with the error in its dead letter.
 
         messages() itself gives up messages whose worker was killed, and knows no error of these.

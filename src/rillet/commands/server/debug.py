@@ -16,6 +16,7 @@ from rillet.commands.server import command
 from rillet.commands.server.config import allows, rewrite_config
 from rillet.errors import CommandError, Loading
 from rillet.keyspace.database import Database
+from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime.field_expiry import field_clock
 from rillet.runtime.replication import new_id
 from rillet.runtime.session import Session
@@ -300,14 +301,14 @@ def _protocol(session: Session, argv: list[bytes]) -> None:
     sample(session.out)
 
 
-def _map_sample(out: Any) -> None:
+def _map_sample(out: ReplyWriter) -> None:
     out.map(3)
     for number in range(3):
         out.integer(number)
         out.boolean(number == 1)
 
 
-def _attribute_sample(out: Any) -> None:
+def _attribute_sample(out: ReplyWriter) -> None:
     if out.resp == 3:
         out.attribute(1)
         out.bulk(b"key-popularity")
@@ -315,7 +316,7 @@ def _attribute_sample(out: Any) -> None:
     out.bulk(b"Some real reply following the attribute")
 
 
-def _push_sample(out: Any) -> None:
+def _push_sample(out: ReplyWriter) -> None:
     if out.resp == 2:
         raise CommandError("RESP2 is not supported by this command")
     out.push(2)

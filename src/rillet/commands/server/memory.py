@@ -14,6 +14,7 @@ from rillet.commands.arguments import integer, syntax_error
 from rillet.commands.help_texts import declare_help
 from rillet.commands.server import command
 from rillet.keyspace.memory_usage import key_bytes
+from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime.memory import human
 from rillet.runtime.session import Session
 
@@ -44,7 +45,7 @@ def memory_stats(session: Session, argv: list[bytes]) -> None:
     _write(session.out, session.engine.memory.stats())
 
 
-def _write(out: Any, fields: dict[str, Any]) -> None:
+def _write(out: ReplyWriter, fields: dict[str, Any]) -> None:
     out.map(len(fields))
     for name, value in fields.items():
         out.bulk(name.encode())

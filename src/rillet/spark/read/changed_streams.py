@@ -17,7 +17,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from rillet.client.servers import Servers
+from rillet.client.servers import Servers, is_text
 from rillet.protocol.reply_parser import ReplyError
 from rillet.real_time import monotonic
 
@@ -52,7 +52,7 @@ class ChangedStreams:
             self.possible = False
             return None
         self._position, names = reply
-        return None if names is None else [name.decode() for name in names if _is_text(name)]
+        return None if names is None else [name.decode() for name in names if is_text(name)]
 
     def wait(self, seconds: float) -> bool:
         """Wait for a change; return False if none has come in this time."""
@@ -70,11 +70,3 @@ class ChangedStreams:
         """Return the reply; None if the server does not know the command, or forbids it."""
         (reply,) = self.servers.replies(b"", [(b"RILLET.CHANGES", self._position, b"MATCH", self.pattern)])
         return None if isinstance(reply, ReplyError) else reply
-
-
-def _is_text(name: bytes) -> bool:
-    try:
-        name.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

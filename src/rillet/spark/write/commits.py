@@ -45,13 +45,16 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rillet.client.cluster import SLOTS, slot_of
 from rillet.client.errors import ConnectorError
 from rillet.client.servers import Servers
 from rillet.client.transaction import multi_exec
 from rillet.loggers import logger
+
+if TYPE_CHECKING:
+    from pyspark import TaskContext
 
 log = logger("spark")
 
@@ -260,7 +263,7 @@ def shown(key: bytes) -> str:
     return repr(key.decode(errors="backslashreplace"))
 
 
-def task_identity(query: str | None, batch: int, context: Any, lasting: bool) -> Identity:
+def task_identity(query: str | None, batch: int, context: TaskContext | None, lasting: bool) -> Identity:
     """Return the identity of the running task; if `query` is None, read query and batch from Spark's properties."""
     if context is None:
         raise ConnectorError("rillet: rows can only be written inside a Spark task")
