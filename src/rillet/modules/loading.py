@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from rillet.errors import StoreError
 from rillet.modules.declaration import Module
 from rillet.modules.loaded_module import LoadedModule
-from rillet.modules.manager import LoadError, modules_of
+from rillet.modules.manager import LoadError, UnloadError, modules_of
 
 if TYPE_CHECKING:
     from rillet.runtime.engine import Engine
@@ -140,3 +140,7 @@ def load_all(engine: Engine, modules: Sequence[Sequence[Any]], settings: dict[st
         # module.c: moduleLoadFromQueue
         raise CannotLoad("Module Configuration detected without loadmodule directive or no ApplyConfig call: aborting "
                          f"({', '.join(queue)})")  # fmt: skip
+
+
+__all__ = ["NO_MODULES", "OWN", "CannotLoad", "LoadError", "OpenModules", "Spec", "UnloadError", "declaration_of",
+           "load_all", "load_module", "named_modules"]  # fmt: skip
