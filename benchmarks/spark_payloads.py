@@ -62,7 +62,7 @@ def parts(rows: int = 20_000) -> None:
 
     from rillet.spark.options import parse
     from rillet.spark.payload.columns import PayloadDecoder
-    from rillet.spark.payload.formats import PayloadEncoder
+    from rillet.spark.payload.encoder import PayloadEncoder
     from rillet.spark.spark_versions import arrow_schema
 
     batch = pa.RecordBatch.from_pydict({

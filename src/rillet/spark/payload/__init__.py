@@ -11,10 +11,11 @@ the tasks read as they read JSON: RowBuilder calls a function that converts byte
 modes, badRecords and the column of bad entries work as for all types. When a batch is complete, the struct's fields
 become columns.
 
-Writing. RowEncoder writes one column in place of several: formats.py encodes each row of a batch.
+Writing. RowEncoder writes one column in place of several: encoder.py encodes each row of a batch.
 
     columns.py      the columns of a schema that a payload fills, and whether their types fit it
-    formats.py      what all formats have in common; JSON; the encoder of rows
+    encoder.py      the format of the options; the encoder of rows
+    formats.py      what all formats have in common; JSON
     avro.py         by fastavro: schemas, resolution of the writer's schema by the reader's
     protobuf.py     by Google's protobuf: descriptors, without generated code
     registry.py     the client of a schema registry, by confluent-kafka

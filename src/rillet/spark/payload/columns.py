@@ -19,7 +19,8 @@ from rillet.columns.column import Column
 from rillet.columns.row_builder import SOURCES
 from rillet.errors import RilletError
 from rillet.spark.options import OptionError, Options
-from rillet.spark.payload.formats import Decode, Format, format_of, one_line
+from rillet.spark.payload.encoder import format_of
+from rillet.spark.payload.formats import Decode, Format, one_line
 from rillet.spark.spark_versions import arrow_schema
 
 if TYPE_CHECKING:

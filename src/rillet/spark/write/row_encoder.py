@@ -7,7 +7,7 @@ The columns that become fields, in this order of preference:
     a map column `fields`          only the pairs of this map, so rows from the source can be written unchanged
     otherwise                      all columns except those that idColumn and streamColumn name
 
-With the option `payload`, these columns are encoded as one field (payload/formats.py).
+With the option `payload`, these columns are encoded as one field (payload/encoder.py).
 
 Rows that were read can be written back: the source's own columns are left out (columns/own_columns.py). A column that
 would be lost, and may be the user's, is an error that names it.
@@ -46,7 +46,7 @@ from rillet.types.stream.id import StreamID
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
-    from rillet.spark.payload.formats import PayloadEncoder
+    from rillet.spark.payload.encoder import PayloadEncoder
     from rillet.store.partitions.layout import Layout
 
 log = logger("spark")
@@ -105,7 +105,7 @@ class RowEncoder:
         if wrong:
             raise OptionError("rillet: " + "; ".join(wrong))
         if options.payload is not None:
-            from rillet.spark.payload.formats import PayloadEncoder
+            from rillet.spark.payload.encoder import PayloadEncoder
 
             named_there = {name: str(known[name].get("payload", field)) for name, field in self.fields.items()}
             self.payload = PayloadEncoder(options, self.fields if options.fields else named_there, schema)
