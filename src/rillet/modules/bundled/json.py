@@ -256,6 +256,13 @@ class JsonType(ModuleType):
         return len(value.root) if isinstance(value.root, dict | list) else 1
 
 
+def _read(context: Context, argv: list[bytes], command: str) -> tuple[Path, Document | None]:
+    """Return the path and the document of a command that has an optional path after the key."""
+    if len(argv) > 3:
+        raise arity_error(command)
+    return Path(argv[2] if len(argv) == 3 else b"."), _document(context, argv[1])
+
+
 def _document(context: Context, name: bytes) -> Document | None:
     found: Document | None = context.key(name).get(JsonType)
     return found
@@ -405,10 +412,7 @@ def _one_of_many(context: Context, name: bytes, path: Path) -> bytes | None:
 
 def delete(context: Context, argv: list[bytes]) -> int:
     """Deletes the values at a path of a document; without a path, the document."""
-    if len(argv) > 3:
-        raise arity_error("json.del")
-    path = Path(argv[2] if len(argv) == 3 else b".")
-    document = _document(context, argv[1])
+    path, document = _read(context, argv, "json.del")
     if document is None:
         return 0
     count = 1
@@ -443,10 +447,7 @@ _NAMES: dict[type, str] = {dict: "object", list: "array", str: "string", bool: "
                 complexity="O(1) for a static path", syntax="key [path]")  # fmt: skip
 def type_(context: Context, argv: list[bytes]) -> Any:
     """Returns the type of the values at a path of a document."""
-    if len(argv) > 3:
-        raise arity_error("json.type")
-    path = Path(argv[2] if len(argv) == 3 else b".")
-    document = _document(context, argv[1])
+    path, document = _read(context, argv, "json.type")
     found: Any = None
     if document is not None:
         names = [_NAMES[type(value)].encode() for _, value in path.find(document.root)]
@@ -520,10 +521,7 @@ def arrappend(context: Context, argv: list[bytes]) -> Any:
                 complexity="O(1) for a static path", syntax="key [path]")  # fmt: skip
 def arrlen(context: Context, argv: list[bytes]) -> Any:
     """Returns the lengths of the arrays at a path of a document."""
-    if len(argv) > 3:
-        raise arity_error("json.arrlen")
-    path = Path(argv[2] if len(argv) == 3 else b".")
-    document = _document(context, argv[1])
+    path, document = _read(context, argv, "json.arrlen")
     if document is None:
         if path.legacy:
             return None
@@ -540,10 +538,7 @@ def arrlen(context: Context, argv: list[bytes]) -> Any:
                 complexity="O(N) for N keys and a static path", syntax="key [path]")  # fmt: skip
 def objkeys(context: Context, argv: list[bytes]) -> Any:
     """Returns the names in the objects at a path of a document."""
-    if len(argv) > 3:
-        raise arity_error("json.objkeys")
-    path = Path(argv[2] if len(argv) == 3 else b".")
-    document = _document(context, argv[1])
+    path, document = _read(context, argv, "json.objkeys")
     if document is None:
         if path.legacy:
             return NULL_ARRAY

@@ -37,7 +37,7 @@ from rillet.spark.archive.layout import DAY_MS, NO_OBJECTS
 from rillet.spark.archive.manifest import ArchiveManifest, Part
 from rillet.spark.archive.partitions import check_columns, data_columns, partition_columns, partitioned
 from rillet.spark.archive.targets import FileTarget
-from rillet.spark.option_types import duration, whole_number
+from rillet.spark.option_types import duration
 from rillet.spark.options import OptionError, Options, parse
 from rillet.spark.pipelines import cli_arguments, cli_common
 from rillet.spark.pipelines.archive_offsets import entries_behind, merged, position_only, starting_offset
@@ -365,14 +365,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--compact", action="store_true", help="merge small files and exit; needs no source")
     add("--backfill", action="store_true", help="add entries of a range that the archive lacks, and exit")
     add("--keep", type=duration, metavar="TIME", help="remove days from the archive that ended longer ago: 90d")
-    add("--small-files", type=whole_number(2), default=SMALL_FILES, metavar="N",
-        help=f"merge the files of a day when this many are small (default: {SMALL_FILES})")  # fmt: skip
-    add("--file-size", type=cli_arguments.byte_size, default=TARGET, metavar="SIZE",
-        help="the largest size of a merged file (default: 128m)")  # fmt: skip
-    add("--compression", choices=("zstd", "snappy", "gzip", "lz4", "none"), default="zstd",
-        help="codec of the Parquet files (default: zstd)")  # fmt: skip
-    add("--keep-replaced", type=duration, metavar="TIME",
-        help="how long replaced files are kept for running readers (default: 1h; in a Delta table 7d)")  # fmt: skip
+    cli_arguments.file_options(add, SMALL_FILES, TARGET, "1h; in a Delta table 7d")
     add("--format", choices=FORMATS, help="rillet (a folder) or delta (a Delta table, also at a URL such as s3://...)")
     cli_arguments.storage_option(add)
     add("--partition-by", type=partition_columns, metavar="COLUMNS",

@@ -369,14 +369,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--keep", type=duration, metavar="TIME", help="remove days from the archive that ended longer ago: 90d")
     add("--buckets", type=whole_number(1), default=BUCKETS, metavar="N",
         help=f"the number of files of a new state table (default: {BUCKETS})")  # fmt: skip
-    add("--small-files", type=whole_number(2), default=SMALL_FILES, metavar="N",
-        help=f"merge the archive's files of a day when this many are small (default: {SMALL_FILES})")  # fmt: skip
-    add("--file-size", type=cli_arguments.byte_size, default=TARGET, metavar="SIZE",
-        help="the largest size of a merged file (default: 128m)")  # fmt: skip
-    add("--compression", choices=("zstd", "snappy", "gzip", "lz4", "none"), default="zstd",
-        help="codec of the Parquet files (default: zstd)")  # fmt: skip
-    add("--keep-replaced", type=duration, metavar="TIME",
-        help="how long replaced files are kept for running readers (default: 1h; of a state table 1m)")  # fmt: skip
+    cli_arguments.file_options(add, SMALL_FILES, TARGET, "1h; of a state table 1m")
 
 
 def source_options(options: argparse.Namespace) -> dict[str, str]:

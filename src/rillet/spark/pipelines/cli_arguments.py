@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
+from rillet.spark.option_types import duration, whole_number
 from rillet.spark.options import OptionError, parse
 
 
@@ -133,6 +134,18 @@ def local_folder(text: str) -> Path:
 def folder_or_url(text: str) -> Path | str:
     """Return the path of a folder, or a URL."""
     return text if "://" in text else local_folder(text)
+
+
+def file_options(add: Callable[..., Any], small_files: int, size: int, kept: str) -> None:
+    """Declare the options of the files of an archive; small_files, size, kept: the defaults."""
+    add("--small-files", type=whole_number(2), default=small_files, metavar="N",
+        help=f"merge the archive's files of a day when this many are small (default: {small_files})")  # fmt: skip
+    add("--file-size", type=byte_size, default=size, metavar="SIZE",
+        help=f"the largest size of a merged file (default: {size >> 20}m)")  # fmt: skip
+    add("--compression", choices=("zstd", "snappy", "gzip", "lz4", "none"), default="zstd",
+        help="codec of the Parquet files (default: zstd)")  # fmt: skip
+    add("--keep-replaced", type=duration, metavar="TIME",
+        help=f"how long replaced files are kept for running readers (default: {kept})")  # fmt: skip
 
 
 def storage_option(add: Callable[..., Any]) -> None:

@@ -18,13 +18,13 @@ the file was written, and the files. All five use the same cached table of keys.
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rillet.errors import LogCorrupt, RilletError
+from rillet.spark.local_source import data_source
 from rillet.spark.option_types import whole_number
 from rillet.spark.options import OptionError
 from rillet.spark.pipelines.cli_arguments import local_folder
@@ -36,6 +36,7 @@ from rillet.units import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 MODES = ("PERMISSIVE", "DROPMALFORMED", "FAILFAST")
 CORRUPT = "_corrupt"
@@ -52,6 +53,9 @@ def snapshot(
     spark: SparkSession, places: str | Path | Iterable[str | Path], table: str = "keys", *, mode: str = "PERMISSIVE"
 ) -> DataFrame:
     """Return a table (keys, elements, entries, groups or pending) of RDB files; places: files, folders or globs."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+    from pyspark.sql.types import StringType
+
     errors = []
     if table not in TABLES:
         errors.append(f"table is {table!r}: expected one of {', '.join(TABLES)}")
@@ -64,8 +68,9 @@ def snapshot(
         errors.append(str(error))
     if errors:
         raise OptionError("rillet: " + "; ".join(errors))
-    spark.dataSource.register(_source())
-    return spark.read.format(_FORMAT).options(files=json.dumps(files), table=table, mode=mode).load()
+    columns: StructType = from_arrow_schema(schema_of(table)).add(CORRUPT, StringType())
+    spark.dataSource.register(data_source(_FORMAT, columns, files, partial(task, table=table, mode=mode)))
+    return spark.read.format(_FORMAT).load()
 
 
 def report(keys: DataFrame, *, separator: str = ":", depth: int = 1, top: int = 20) -> dict[str, DataFrame]:
@@ -100,44 +105,13 @@ def report(keys: DataFrame, *, separator: str = ":", depth: int = 1, top: int = 
     }
 
 
-def _source() -> type[Any]:
-    """Return the data source class of RDB tables, which is pickled by value, so executors need no registration."""
-    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-    from pyspark.sql.pandas.types import from_arrow_schema
-    from pyspark.sql.types import StringType, StructType
-
-    class SnapshotReader(DataSourceReader):
-        def __init__(self, options: dict[str, str]) -> None:
-            self.options = options
-
-        def partitions(self) -> list[InputPartition]:
-            return [InputPartition(file) for file in json.loads(self.options["files"])]
-
-        def read(self, partition: InputPartition) -> Iterator[Any]:
-            yield from task(partition.value, self.options["table"], self.options["mode"])
-
-    class RdbSource(DataSource):
-        @classmethod
-        def name(cls) -> str:
-            return _FORMAT
-
-        def schema(self) -> StructType:
-            columns: StructType = from_arrow_schema(schema_of(self.options["table"]))
-            return columns.add(CORRUPT, StringType())
-
-        def reader(self, schema: StructType) -> DataSourceReader:
-            return SnapshotReader(dict(self.options))
-
-    return RdbSource
-
-
-def task(file: str, name: str, mode: str) -> Iterator[Any]:
+def task(file: str, table: str, mode: str) -> Iterator[Any]:
     """Yield record batches of one table of an RDB file, with the column `_corrupt`; runs in a Spark task."""
     import pyarrow as pa
 
-    schema = schema_of(name).append(pa.field(CORRUPT, pa.string()))
+    schema = schema_of(table).append(pa.field(CORRUPT, pa.string()))
     try:
-        for batch in rdb_batches(file, name):
+        for batch in rdb_batches(file, table):
             yield pa.RecordBatch.from_arrays([*batch.columns, pa.nulls(batch.num_rows, pa.string())], schema=schema)
     except (LogCorrupt, OSError) as error:
         message = str(error) if isinstance(error, LogCorrupt) else f"{file}: {error.strerror}"

@@ -18,10 +18,10 @@ memory between batches (it would need the memory of the server).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -32,6 +32,7 @@ from rillet.spark.archive.manifest import ArchiveManifest, Part
 from rillet.spark.archive.targets import FileTarget
 from rillet.spark.changes.storage import Storage, StoredFile
 from rillet.spark.connect import Work
+from rillet.spark.local_source import data_source
 from rillet.spark.state.batches import batch_commands
 from rillet.spark.state.delta import DeltaState
 from rillet.spark.state.files import RowMaker, bucket_of, lookup_task, merge_task, schema, snapshot_task
@@ -42,6 +43,7 @@ from rillet.transfer.touched_keys import TouchedKeys
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 BUCKETS = 32
 StateFiles: TypeAlias = ParquetState | DeltaState
@@ -210,47 +212,19 @@ def read_state(
     spark: SparkSession, path: str | Path, storage_options: Mapping[str, str] | None = None
 ) -> DataFrame:
     """Return a state table at its last commit as a DataFrame."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
     archive = open_state(path, None, storage_options)
     manifest = archive.existing()
     if "buckets" not in manifest.offset:
         raise ArchiveError(f"rillet: {path} is an archive, not a state table")
     places = [list(map(str, archive.places(manifest, file.path))) for file in manifest.files if file.rows]
-    spark.dataSource.register(_source(archive.storage))
-    return spark.read.format(_FORMAT).option("places", json.dumps(places)).load()
+    columns: StructType = from_arrow_schema(schema())
+    spark.dataSource.register(data_source(_FORMAT, columns, places, partial(_read_file, archive.storage)))
+    return spark.read.format(_FORMAT).load()
 
 
-def _source(storage: FileTarget | None) -> type[Any]:
-    """Return the data source class of state tables, which is pickled by value, so executors need no registration."""
-    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-    from pyspark.sql.pandas.types import from_arrow_schema
-    from pyspark.sql.types import StructType
-
-    class StateReader(DataSourceReader):
-        def __init__(self, options: dict[str, str]) -> None:
-            self.options = options
-
-        def partitions(self) -> list[InputPartition]:
-            return [InputPartition(places) for places in json.loads(self.options["places"])]
-
-        def read(self, partition: InputPartition) -> Iterator[Any]:
-            yield from _read_file(partition.value, storage)
-
-    class StateSource(DataSource):
-        @classmethod
-        def name(cls) -> str:
-            return _FORMAT
-
-        def schema(self) -> StructType:
-            columns: StructType = from_arrow_schema(schema())
-            return columns
-
-        def reader(self, schema: StructType) -> DataSourceReader:
-            return StateReader(dict(self.options))
-
-    return StateSource
-
-
-def _read_file(places: list[str], storage: FileTarget | None) -> Iterator[Any]:
+def _read_file(storage: FileTarget | None, places: list[str]) -> Iterator[Any]:
     from rillet.spark.archive.parquet_reader import open_file
 
     with open_file([Path(place) for place in places]) if storage is None else storage.read(places[0]) as file:
