@@ -1,6 +1,7 @@
 """Transactions, batches, subscriptions and follow() wait for a server or owner that is away, as plain commands do.
 
-The server is killed before the call and started again half a second later, so nothing of the call was sent.
+The server is killed before the call and started again a moment later, so nothing of the call was sent. A node of a
+cluster takes part in it two seconds after its start, so a few tests only restart one in `make test`.
 """
 
 from __future__ import annotations
@@ -22,11 +23,14 @@ from rillet.errors import NotSent, TransactionConflict
 from rillet.store.aio import AsyncStore
 from rillet.store.backends import server_backend
 from rillet.store.retries import PATIENCE, Retries
+from tests import waiting
 from tests.cluster import Cluster, running_cluster
 from tests.judge import free_port, redis_binary
 from tests.server.restarted import RestartedServer
+from tests.variants import by_speed, long
 
 SECONDS = 100
+AWAY = 0.1  # seconds for which a server is away, beside the time that it takes to start
 
 
 class Place(Protocol):
@@ -35,7 +39,7 @@ class Place(Protocol):
     store: Store
     key: str
 
-    def restart(self, seconds: float = 0.5) -> None:
+    def restart(self, seconds: float = AWAY) -> None:
         """Kill the server now, and start it again in a thread."""
 
 
@@ -59,7 +63,7 @@ class OneServer(_Waits):
         super().__init__()
         self.server, self.store = server, store
 
-    def restart(self, seconds: float = 0.5) -> None:
+    def restart(self, seconds: float = AWAY) -> None:
         self.join()
         self.server.end()
         self.threads.append(self.server.start_after(seconds))
@@ -78,7 +82,7 @@ class OneNode(_Waits):
         """Return whether every node serves its slots."""
         return all(node.info("cluster", "cluster_state") == "ok" for node in self.cluster.nodes)
 
-    def restart(self, seconds: float = 0.5) -> None:
+    def restart(self, seconds: float = AWAY) -> None:
         self.join()
         self.cluster.kill(self.node)
 
@@ -97,18 +101,20 @@ def nodes() -> Iterator[Cluster]:
         yield started
 
 
-def wait_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+MAKE = Retries.__init__
+
+
+def wait(monkeypatch: pytest.MonkeyPatch, times: float = 10) -> None:
     """Let calls wait ten times as long, because a busy machine starts servers slowly."""
-    short = Retries.__init__
-    monkeypatch.setattr(Retries, "__init__", lambda self, patience=PATIENCE: short(self, 10 * patience))
-    monkeypatch.setattr(server_backend, "CLUSTER_PATIENCE", 10 * PATIENCE)
+    monkeypatch.setattr(Retries, "__init__", lambda self, patience=PATIENCE: MAKE(self, times * patience))
+    monkeypatch.setattr(server_backend, "CLUSTER_PATIENCE", times * PATIENCE)
 
 
-@pytest.fixture(params=["rillet", "redis", "cluster"])
+@pytest.fixture
 def place(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[OneServer | OneNode]:
-    wait_longer(monkeypatch)
+    wait(monkeypatch)
     if request.param != "rillet" and redis_binary() is None:
         pytest.skip("redis-server is not installed")
     if request.param == "cluster":
@@ -129,6 +135,12 @@ def place(
     server.end()
 
 
+def kinds(*short: str) -> pytest.MarkDecorator:
+    """Return a mark that runs a test on these kinds of servers, and with `make test-long` on all."""
+    others = [kind for kind in ("rillet", "redis", "cluster") if kind not in short]
+    return pytest.mark.parametrize("place", [*short, *long(*others)], indirect=True)
+
+
 def data(folder: Path) -> Path:
     """Return a new folder for a server's files."""
     made = folder / "data"
@@ -145,6 +157,7 @@ def run(body: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(body, SECONDS))
 
 
+@kinds("rillet", "cluster")
 def test_writes_that_were_not_sent_are_sent_to_the_restarted_server(place: OneServer | OneNode) -> None:
     store, key = place.store, place.key
     calls: list[Callable[[], Any]] = [
@@ -160,27 +173,28 @@ def test_writes_that_were_not_sent_are_sent_to_the_restarted_server(place: OneSe
         assert store.execute("GET", key) == (b"1" if isinstance(place, OneNode) else b"%d" % (calls.index(call) + 1))
 
 
-def test_a_batch_for_several_nodes_is_not_executed_twice(place: OneServer | OneNode) -> None:
-    if not isinstance(place, OneNode):
-        pytest.skip("needs several nodes")
+@pytest.mark.parametrize("place", ["cluster"], indirect=True)
+def test_a_batch_for_several_nodes_is_not_executed_twice(place: OneNode) -> None:
     other = place.cluster.key_of(0, "other")
-    for _ in range(2):
+    times = by_speed(1, 1, 2)
+    for _ in range(times):
         place.restart()
         place.store.execute_many([["INCR", other], ["INCR", place.key], ["PING"]])
         place.join()
-    assert place.store.execute_many([["GET", other], ["GET", place.key]]) == [b"2", b"1"]
+    assert place.store.execute_many([["GET", other], ["GET", place.key]]) == [b"%d" % times, b"1"]
 
     async def body(store: AsyncStore) -> None:
-        for _ in range(2):
+        for _ in range(times):
             await store.execute_many([["PING"], ["GET", place.key]])
             await asyncio.to_thread(place.restart)
             await store.execute_many([["INCR", other], ["INCR", place.key], ["PING"]])
             await asyncio.to_thread(place.join)
-        assert await store.execute_many([["GET", other], ["GET", place.key]]) == [b"4", b"1"]
+        assert await store.execute_many([["GET", other], ["GET", place.key]]) == [b"%d" % (2 * times), b"1"]
 
     run(body(place.store.aio()))
 
 
+@kinds("redis")
 def test_add_many_and_add_arrow(place: OneServer | OneNode) -> None:
     stream = place.store.stream(beside(place.key))
     place.restart()
@@ -199,6 +213,7 @@ def test_add_many_and_add_arrow(place: OneServer | OneNode) -> None:
     assert table.num_rows == (1503 if isinstance(place, OneServer) else 0)
 
 
+@kinds("redis")
 def test_transactions(place: OneServer | OneNode) -> None:
     store, key = place.store, place.key
     with store.transaction() as transaction:
@@ -213,6 +228,7 @@ def test_transactions(place: OneServer | OneNode) -> None:
     assert second.result == (1 if isinstance(place, OneNode) else 2)
 
 
+@kinds("rillet")
 def test_a_lost_watch_is_a_conflict(place: OneServer | OneNode) -> None:
     store, key = place.store, place.key
 
@@ -241,6 +257,7 @@ def test_a_lost_watch_is_a_conflict(place: OneServer | OneNode) -> None:
     assert store.execute("GET", key) == b"2"
 
 
+@kinds("redis", "cluster")
 def test_asyncio(place: OneServer | OneNode) -> None:
     key = place.key
 
@@ -295,20 +312,22 @@ def test_asyncio(place: OneServer | OneNode) -> None:
     run(body(place.store.aio()))
 
 
+@kinds("redis")
 def test_follow_continues(place: OneServer | OneNode) -> None:
     stream = place.store.stream(beside(place.key))
     stream.add({"n": 1}, "1-1")
     followed = stream.follow("0", block=0.2, timeout=30)
     assert next(followed).id == (1, 1)
     place.restart()
-    later = threading.Timer(1.0, lambda: (place.join(), stream.add({"n": 2}, "2-1")))
+    later = threading.Timer(2 * AWAY, lambda: (place.join(), stream.add({"n": 2}, "2-1")))
     later.start()
     assert next(followed).id == (2, 1)
     later.join()  # the entry can be here before the reply of XADD is there
 
 
-def test_messages_wait_for_the_restart(place: OneServer | OneNode) -> None:
-    """Longer than other calls wait."""
+@kinds("rillet", "cluster")
+def test_messages_wait_for_the_restart(place: OneServer | OneNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Longer than other calls wait, here a tenth of their time."""
     key = beside(place.key)
     stream = place.store.stream(key)
     stream.add({"n": 1}, "1-1")
@@ -353,11 +372,15 @@ def test_messages_wait_for_the_restart(place: OneServer | OneNode) -> None:
         worker.start()
     while not received or not received_async:
         time.sleep(0.01)
-    place.restart(5.5)
-    time.sleep(5)
-    assert not ended
-    assert not failed
-    assert all(worker.is_alive() for worker in workers)
+    waiting.until(lambda: group.pending_count() == other.pending_count() == 0, "both messages to be acknowledged")
+    with monkeypatch.context() as shorter:
+        wait(shorter, 0.1)
+        place.restart(4 * PATIENCE / 10)
+        time.sleep(3 * PATIENCE / 10)
+        assert not ended
+        assert not failed
+        assert all(worker.is_alive() for worker in workers)
+        place.threads[-1].join(60)
     place.join()
     if isinstance(place, OneServer):
         stream.add({"n": 2}, "2-1")
@@ -385,7 +408,7 @@ def test_a_subscription_waits_and_tries_again(tmp_path: Path, monkeypatch: pytes
 
         def restart() -> None:
             server.end()
-            threads.append(server.start_after(0.5))
+            threads.append(server.start_after(AWAY))
 
         def join() -> None:
             for thread in threads:
@@ -394,20 +417,22 @@ def test_a_subscription_waits_and_tries_again(tmp_path: Path, monkeypatch: pytes
         threads: list[threading.Thread] = []
         stack.callback(join)
         with monkeypatch.context() as longer:
-            wait_longer(longer)
+            wait(longer)
             restart()
             assert subscription.get(0.2) is None  # it waited for the server
             assert store.publish("a", "one") == 1
             assert next_message() == "one"
             threads[-1].join(60)
         server.end()
-        with pytest.raises(NotSent, match="no server answers"):
-            subscription.get(0.2)  # after three seconds
+        with monkeypatch.context() as shorter:
+            wait(shorter, 0.1)
+            with pytest.raises(NotSent, match="no server answers"):
+                subscription.get(0.2)
         server.start()
         assert subscription.get(0.2) is None
         assert store.publish("a", "two") == 1
         assert next_message() == "two"
-        wait_longer(monkeypatch)
+        wait(monkeypatch)
         restart()
         subscription.add("b")
         assert subscription.channels == ["a", "b"]
