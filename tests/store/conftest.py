@@ -12,7 +12,9 @@ import pytest
 
 import rillet
 from rillet import Store
-from tests.judge import Judge
+from rillet.store.consuming import delivery_options
+from tests.cluster import Cluster, running_cluster
+from tests.judge import Judge, redis_binary
 from tests.store.process import Other
 from tests.variants import long
 
@@ -26,6 +28,7 @@ def only(*kinds: Any) -> pytest.MarkDecorator:
 
 
 IN_PROCESS = only("memory", "owner")
+FEW = only("memory", "attached", "redis", *long("owner", "socket"))  # of tests that take longer
 RILLET = only(*KINDS[:-1])
 
 
@@ -87,16 +90,32 @@ def store(frontend: Frontend) -> Store:
     return frontend.store
 
 
-@pytest.fixture(scope="module")
-def cluster_url() -> Iterator[str]:
-    """The url of a cluster of three masters."""
-    from tests.cluster import running_cluster
-    from tests.judge import redis_binary
-
+@pytest.fixture(scope="session")
+def cluster_of_session() -> Iterator[Cluster]:
+    """The cluster that all tests share that leave its nodes and slots as they are: its start takes two seconds."""
     if redis_binary() is None:
         pytest.skip("redis-server is not installed (Debian: apt-get install redis-server)")
-    with running_cluster() as cluster:
-        yield cluster.url
+    with running_cluster() as started:
+        yield started
+
+
+@pytest.fixture
+def cluster(cluster_of_session: Cluster) -> Cluster:
+    """An empty cluster of three masters."""
+    cluster_of_session.flush()
+    return cluster_of_session
+
+
+@pytest.fixture
+def cluster_url(cluster: Cluster) -> str:
+    """The url of an empty cluster of three masters."""
+    return cluster.url
+
+
+@pytest.fixture
+def quick_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a waiting loop look at `stop` ten times as often."""
+    monkeypatch.setattr(delivery_options, "STOP_CHECK", delivery_options.STOP_CHECK / 10)
 
 
 def _make(request: pytest.FixtureRequest, kind: str, path: Path, stack: ExitStack) -> Frontend:

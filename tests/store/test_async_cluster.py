@@ -14,8 +14,10 @@ from rillet import Store
 from rillet.errors import CommandError, StoreClosed, StoreError, TransactionConflict
 from rillet.store.aio import AsyncStore
 from rillet.store.backends import server_backend
+from rillet.store.transports import async_cluster
 from tests.cluster import MASTERS, Cluster, running_cluster
 from tests.judge import redis_binary
+from tests.store.test_patience import wait
 
 SECONDS = 60
 pytestmark = pytest.mark.skipif(redis_binary() is None, reason="redis-server is not installed")
@@ -241,11 +243,14 @@ def test_closing_wakes_every_task(store: Store, nodes: Cluster) -> None:
     asyncio.run(asyncio.wait_for(body(store.aio()), SECONDS))
 
 
-def test_no_node_answers() -> None:
+def test_no_node_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     with running_cluster() as cluster, rillet.connect(cluster.url) as store:
         async def body() -> None:
             here = store.aio()
             await here.stream("s").add({"n": 1})
+            wait(monkeypatch, 0.1)
+            patience = async_cluster._TaskPatience
+            monkeypatch.setattr(async_cluster, "_TaskPatience", lambda seconds: patience(seconds / 10))
             for node in list(cluster.nodes):
                 await asyncio.to_thread(cluster.kill, node)
             for _ in range(2):

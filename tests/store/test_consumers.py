@@ -286,6 +286,7 @@ def test_timeout_ends_an_iteration_without_messages(store: Store) -> None:
     assert list(one.messages(timeout=0.02, block=None, claim_idle=0)) == []
 
 
+@pytest.mark.usefixtures("quick_stop")
 def test_a_waiting_consumer_notices_stop(store: Store) -> None:
     one = _filled(store, 1)
     stop = threading.Event()

@@ -16,7 +16,7 @@ import pytest
 
 import rillet
 from rillet.store.aio.store import AsyncStore
-from tests.store.conftest import Frontend, only
+from tests.store.conftest import FEW, Frontend, only
 from tests.variants import by_speed, covering
 
 SECONDS = 60
@@ -121,18 +121,21 @@ def main(request: pytest.FixtureRequest, frontend: Frontend) -> Main:
     return of_store(frontend.store) if request.param == "aio" else of_client(frontend.store.redis_async())
 
 
+@FEW
 def test_loops_one_after_the_other(frontend: Frontend, main: Main) -> None:
     before = connections(frontend.store)
     one_after_the_other(main)
     until_fewer(frontend.store, before)
 
 
+@FEW
 def test_loops_at_the_same_time(frontend: Frontend, main: Main) -> None:
     before = connections(frontend.store)
     at_the_same_time(main)
     until_fewer(frontend.store, before)
 
 
+@FEW
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 def test_loops_that_are_closed_without_their_generators(frontend: Frontend, main: Main) -> None:
     before = connections(frontend.store)

@@ -9,7 +9,7 @@ import pytest
 
 import rillet
 from rillet.store.aio import AsyncGroup, AsyncStore, AsyncStream
-from tests.cluster import running_cluster
+from tests.cluster import Cluster
 from tests.judge import redis_binary, running_redis
 from tests.store.conftest import Frontend, only
 
@@ -169,10 +169,8 @@ def test_a_server_that_ended() -> None:
             assert cells(shown)[1].startswith(("StoreError", "NotSent", "NoConnection", "OutcomeUnknown"))
 
 
-def test_a_cluster() -> None:
-    if redis_binary() is None:
-        pytest.skip("redis-server is not installed")
-    with running_cluster() as cluster, rillet.connect(cluster.url) as store:
+def test_a_cluster(cluster: Cluster) -> None:
+    with rillet.connect(cluster.url) as store:
         names = sorted(cluster.key_of(share, "s") for share in range(3))
         for name in names:
             store.stream(name).add({"n": 1}, id="1-1")

@@ -30,7 +30,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 LIMIT = 20.0  # seconds after which a call hangs
-MOST = by_speed(40, 40, 400)  # places of a call that are tried
+MOST = by_speed(25, 25, 400)  # places of a call that are tried
 _ASYNCIO = (os.path.dirname(asyncio.__file__), selectors.__file__)
 Call = Callable[[AsyncStore], Awaitable[object]]
 

@@ -20,7 +20,7 @@ from rillet.store.consuming.delivery import delivery
 from rillet.store.consuming.delivery_options import DeliveryOptions, End
 from rillet.store.group import Group
 from rillet.testing.clock import StoreClock
-from tests.store.conftest import Frontend
+from tests.store.conftest import FEW, Frontend
 from tests.store.process import Other
 from tests.waiting import until
 
@@ -151,6 +151,7 @@ def test_a_task(group: Group) -> None:
     assert _helpers(group) == [False, False, False]
 
 
+@pytest.mark.usefixtures("quick_stop")
 def test_a_loop_waits_for_new_messages_and_for_keys(frontend: Frontend, group: Group) -> None:
     other = frontend.another().stream("{a}b}orders").group("bill:ing")
     _add(group, A)
@@ -176,6 +177,7 @@ def test_a_loop_waits_for_new_messages_and_for_keys(frontend: Frontend, group: G
     assert not thread.is_alive()
 
 
+@FEW
 @pytest.mark.slow
 def test_threads_and_stores_share_the_keys(frontend: Frontend) -> None:
     """Four loops at the same time: each key is in one handler at a time, and its messages come in order."""
@@ -349,6 +351,7 @@ def test_an_extension_makes_no_lease_of_a_key_shorter(timed: Group, clock: Store
     loop.close()
 
 
+@FEW
 def test_a_heartbeat_keeps_the_key(frontend: Frontend, group: Group) -> None:
     _add(group, A, A)
     other = frontend.another().stream("{a}b}orders").group("bill:ing")

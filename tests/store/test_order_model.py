@@ -31,8 +31,9 @@ from rillet.store.consuming import delays, delivery, prefetch
 from rillet.store.consuming.delivery_options import DeliveryOptions, End
 from rillet.store.message import Delivered
 from rillet.testing.clock import StoreClock
-from tests.store.conftest import Frontend
+from tests.store.conftest import FEW, Frontend
 from tests.store.test_delay_model import check_counts
+from tests.variants import by_speed
 
 NAMES = "abcd"
 KEYS = ("", "x", "xx", "x:1-1", "9:", "é\n")
@@ -362,13 +363,14 @@ def test_the_order_is_kept(seed: int) -> None:
     assert _round(seed) > 5
 
 
+@FEW
 def test_the_order_is_kept_on_a_real_clock(frontend: Frontend) -> None:
-    for seed in range(3):
+    for seed in range(by_speed(2, 1, 3)):
         _real_round(frontend.store, seed)
 
 
 @pytest.mark.slow
 def test_the_order_is_kept_on_a_cluster(cluster_url: str) -> None:
     with rillet.connect(cluster_url) as store:
-        for seed in range(3):
+        for seed in range(by_speed(1, 1, 3)):
             _real_round(store, seed)

@@ -315,13 +315,8 @@ def test_on_uvloop() -> None:
         runner.run(main())
 
 
-def test_a_cluster(request: pytest.FixtureRequest) -> None:
-    from tests.cluster import running_cluster
-    from tests.judge import redis_binary
-
-    if redis_binary() is None:
-        pytest.skip("redis-server is not installed (Debian: apt-get install redis-server)")
-    with running_cluster() as cluster, rillet.connect(cluster.url) as store:
+def test_a_cluster(cluster_url: str) -> None:
+    with rillet.connect(cluster_url) as store:
         client: Any = store.redis_async(decode_responses=True)
 
         async def main() -> None:

@@ -16,6 +16,7 @@ from rillet.aio import AsyncMessage
 from rillet.errors import NotSent, OutcomeUnknown, TransactionConflict
 from tests.judge import free_port, redis_binary
 from tests.server.restarted import RestartedServer
+from tests.variants import long
 
 KINDS = [
     pytest.param("redis", marks=pytest.mark.skipif(not redis_binary(), reason="needs redis-server")),
@@ -33,6 +34,7 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Restarted
     shutil.rmtree(folder)
 
 
+RILLET = pytest.mark.parametrize("server", ["rillet", *long("redis")], indirect=True)
 COUNT = 60
 PATIENT = 60.0  # seconds: a server starts slowly on a busy machine
 
@@ -70,7 +72,7 @@ def test_messages_continue_after_each_restart(server: RestartedServer) -> None:
                 for message in group.consumer("c").messages(count=10, block=0.1, timeout=30):
                     if len(handled) in (5, 25, 45):  # the server is away when the next command is sent
                         server.end()
-                        threads.append(server.start_after(0.2))
+                        threads.append(server.start_after(0.1))
                     handled.append(int(message["n"]))
                     acknowledge(message)
                     if len(set(handled)) == COUNT:
@@ -89,6 +91,7 @@ def test_messages_continue_after_each_restart(server: RestartedServer) -> None:
         assert group.pending_count() == 0
 
 
+@RILLET
 def test_messages_wait_longer_than_the_patience_of_other_calls(server: RestartedServer) -> None:
     with rillet.connect(server.url) as store:
         group = store.stream("s").group("g")
@@ -116,6 +119,7 @@ def test_messages_wait_longer_than_the_patience_of_other_calls(server: Restarted
         assert set(received) == {"1-1", "2-1"}
 
 
+@RILLET
 def test_stop_timeout_and_close_end_messages_while_the_server_is_away(server: RestartedServer) -> None:
     with rillet.connect(server.url) as store:
         group = store.stream("s").group("g")
@@ -140,7 +144,7 @@ def test_asyncio_messages_continue(server: RestartedServer) -> None:
             async for message in group.consumer("c").messages(count=10, block=0.1):
                 if len(handled) in (5, 25):
                     server.end()
-                    threads.append(server.start_after(0.2))
+                    threads.append(server.start_after(0.1))
                 handled.append(int(message["n"]))
                 await acknowledge_async(message)
                 if len(set(handled)) == COUNT:
@@ -160,15 +164,16 @@ def test_a_command_that_was_not_sent_and_a_read_wait_for_the_server(server: Rest
         increment = [b"INCR", b"n"]
         for call in (lambda: store.run(increment, PATIENT), lambda: store.run_many([increment], PATIENT)[0]):
             server.end()
-            thread = server.start_after(0.5)
+            thread = server.start_after(0.1)
             before = int(store.run([b"GET", b"n"], PATIENT) or 0)
             thread.join(60)
             server.end()
-            thread = server.start_after(0.5)
+            thread = server.start_after(0.1)
             assert call() == before + 1
             thread.join(60)
 
 
+@RILLET
 def test_an_acknowledgement_whose_outcome_is_unknown_does_not_end_as_not_sent(server: RestartedServer) -> None:
     with rillet.connect(server.url) as store, rillet.connect(server.url) as other:
         message = store.stream("s").add({"n": 1})
@@ -207,7 +212,7 @@ def test_a_transaction_waits_for_the_server(server: RestartedServer, watch: list
     with rillet.connect(server.url) as store:
         assert store.execute("PING")
         server.end()
-        starting = server.start_after(0.3)
+        starting = server.start_after(0.1)
         assert of_a_thread(store) == 1
         starting.join()
 
@@ -216,7 +221,7 @@ def test_a_transaction_waits_for_the_server(server: RestartedServer, watch: list
             await aio.execute("PING")
             server.end()
             await asyncio.sleep(0.05)  # the connection of the event loop is closed
-            starting = server.start_after(0.3)
+            starting = server.start_after(0.1)
             assert await of_a_task(store) == 2
             starting.join()
 

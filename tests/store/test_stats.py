@@ -12,7 +12,7 @@ import pytest
 
 import rillet
 from rillet.store.stats import StoreStats, ages_of
-from tests.cluster import running_cluster
+from tests.cluster import Cluster
 from tests.judge import Judge, redis_binary, required_binary, running_redis
 from tests.store.conftest import Frontend
 from tests.variants import seeds
@@ -224,10 +224,8 @@ def test_the_reasons_of_an_unknown_lag() -> None:
 # -- servers --------------------------------------------------------------------------------------------
 
 
-def test_a_cluster() -> None:
-    if redis_binary() is None:
-        pytest.skip("redis-server is not installed")
-    with running_cluster() as cluster, rillet.connect(cluster.url) as store:
+def test_a_cluster(cluster: Cluster) -> None:
+    with rillet.connect(cluster.url) as store:
         names = sorted(cluster.key_of(share, "s") for share in range(3))
         for name in names:
             store.stream(name).add({"n": 1})

@@ -15,7 +15,7 @@ from freezegun import freeze_time
 import rillet
 from rillet.store.transports.transport import wait_for
 from rillet.testing import StoreClock
-from tests.store.conftest import Frontend, only
+from tests.store.conftest import FEW, Frontend, only
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -65,11 +65,13 @@ async def async_waits(store: rillet.Store) -> None:
     await client.aclose()
 
 
+@FEW
 def test_waits_end(frontend: Frontend, held: Callable[[], Any]) -> None:
     with held():
         waits(frontend.store)
 
 
+@FEW
 def test_waits_of_tasks_end(frontend: Frontend, held: Callable[[], Any]) -> None:
     with held():
         asyncio.run(async_waits(frontend.store))

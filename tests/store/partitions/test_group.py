@@ -17,6 +17,7 @@ from rillet.store.consuming.delivery_options import DeliveryOptions, End
 from rillet.store.partitions import share
 from rillet.store.partitions.upkeep import reset_to
 from rillet.testing.clock import StoreClock
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -408,15 +409,16 @@ def test_closing_the_store_leaves_the_group(tmp_path: Any) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_stop")
 def test_threads_share_out_the_work(orders: PartitionedStream[Any]) -> None:
     """Consumers in threads, one of which ends: every message comes once, in the order of its customer."""
-    from threading import Lock, Thread
+    from threading import Event, Lock, Thread
 
     found: list[tuple[int, str]] = []
-    lock = Lock()
+    lock, stop = Lock(), Event()
 
     def work(name: str, most: int) -> None:
-        for done, message in enumerate(orders.group("billing").consumer(name).messages(claim_idle=5, timeout=3)):
+        for done, message in enumerate(orders.group("billing").consumer(name).messages(claim_idle=5, stop=stop)):
             with lock:
                 found.append((int(message["n"]), name))
             message.ack()
@@ -431,8 +433,11 @@ def test_threads_share_out_the_work(orders: PartitionedStream[Any]) -> None:
         if n == 100:
             orders.repartition(6)
         time.sleep(0.02)
+    until(lambda: len(found) >= 200, "all messages are handled")
+    stop.set()
     for thread in threads:
         thread.join()
+    assert list(orders.group("billing").consumer("last").messages(stop_when_empty=True)) == []
     numbers = [n for n, _ in found]
     assert sorted(numbers) == list(range(200))
     by_customer(numbers)

@@ -37,7 +37,8 @@ from rillet.store.partitions import delivery, share
 from rillet.store.partitions.layout import keys_of, partition_of
 from rillet.store.partitions.upkeep import repartitioned, reset_to
 from rillet.testing.clock import StoreClock
-from tests.store.conftest import Frontend
+from tests.store.conftest import FEW, Frontend
+from tests.variants import by_speed
 
 NAMES = "abc"
 KEYS = "uvwxyz"
@@ -403,6 +404,7 @@ def test_nothing_is_lost_or_out_of_order(seed: int) -> None:
     _round(seed)
 
 
+@FEW
 def test_nothing_is_lost_or_out_of_order_on_a_real_clock(frontend: Frontend) -> None:
     for seed in range(2):
         _real_round(frontend.store, seed)
@@ -411,5 +413,5 @@ def test_nothing_is_lost_or_out_of_order_on_a_real_clock(frontend: Frontend) -> 
 @pytest.mark.slow
 def test_nothing_is_lost_or_out_of_order_in_a_cluster(cluster_url: str) -> None:
     with rillet.connect(cluster_url) as store:
-        for seed in range(2):
+        for seed in range(by_speed(1, 1, 2)):
             _real_round(store, seed)

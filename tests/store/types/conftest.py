@@ -11,8 +11,7 @@ import pytest
 
 import rillet
 from rillet import Store
-from tests.cluster import Cluster, running_cluster
-from tests.judge import Judge, redis_binary
+from tests.judge import Judge
 from tests.store.conftest import KINDS, Frontend, _make
 
 
@@ -21,19 +20,9 @@ def only(*kinds: Any) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("frontend", kinds, indirect=True)
 
 
-@pytest.fixture(scope="session")
-def cluster() -> Iterator[Cluster]:
-    if redis_binary() is None:
-        pytest.skip("redis-server is not installed (Debian: apt-get install redis-server)")
-    with running_cluster() as nodes:
-        yield nodes
-
-
 def _connected(request: pytest.FixtureRequest, kind: str) -> Store:
     if kind == "cluster":
-        nodes: Cluster = request.getfixturevalue("cluster")
-        nodes.flush()
-        return rillet.connect(nodes.url)
+        return rillet.connect(request.getfixturevalue("cluster_url"))
     judge: Judge = request.getfixturevalue("judge")
     store = rillet.connect(f"redis://127.0.0.1:{judge.port}/0?protocol=3")
     store.execute("FLUSHALL")
