@@ -5,7 +5,7 @@ the build in the environment, so that a run that loads the other build fails:
 
     RILLET_EXPECT=compiled|interpreted   the build that must be imported
     RILLET_NO_CYTHON=1                   Cython cannot be imported, as on a user's machine
-    RILLET_EXAMPLES=N                    examples of each property (30; interpreted 15), and the long sizes of
+    RILLET_EXAMPLES=N                    examples of each property (20; interpreted 15), and the long sizes of
                                          tests.variants.by_speed: `make test-long` sets it
 
 Tests that need an optional server or suite are collected only where that server or suite is present. One line at the
@@ -63,7 +63,7 @@ DEFAULTS = {
 # No deadline for an example: its duration depends on the machine and its load. `make test-long` sets a higher number of
 # examples.
 settings.register_profile("rillet", deadline=None, suppress_health_check=[HealthCheck.too_slow],
-                          max_examples=int(os.environ.get("RILLET_EXAMPLES", "30" if COMPILED else "15")))  # fmt: skip
+                          max_examples=int(os.environ.get("RILLET_EXAMPLES", "20" if COMPILED else "15")))  # fmt: skip
 settings.load_profile("rillet")
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 COMPILED = ROOT / "build" / "compiled"
-EXAMPLES = "500"  # examples of each property; `make test` runs 30
+EXAMPLES = "500"  # examples of each property; `make test` runs 20
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from tests.columns.hostile_bytes import box, listpack  # noqa: E402
 from tests.columns.model import ENTRIES, Entry, reply, rising  # noqa: E402
 from tests.columns.test_bad_values import MODES, mixed, read  # noqa: E402
 from tests.columns.test_resp_decoder import DEFAULT, TYPED, as_rows, decode  # noqa: E402
+from tests.variants import by_speed  # noqa: E402
 
 FIRST, LAST = (0, 0), (2**64 - 1, 2**64 - 1)
 
@@ -111,7 +112,7 @@ def test_a_key_that_is_not_an_id_is_corrupt() -> None:
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=by_speed(30, 15, 60))
 @given(mixed(), st.sampled_from(MODES), st.integers(1, 9))
 def test_nodes_and_replies_have_the_same_bad_values(entries: list[Entry], mode: str, node_max_entries: int) -> None:
     rows = rows_for(modes.SCHEMA, b"events", mode, "_corrupt")

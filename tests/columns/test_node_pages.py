@@ -19,6 +19,7 @@ from rillet.types.stream.stream import Stream  # noqa: E402
 from tests.columns.model import ENTRIES, Entry, rising  # noqa: E402
 from tests.columns.test_node_decoder import FIRST, LAST, filled, table  # noqa: E402
 from tests.columns.test_resp_decoder import DEFAULT, TYPED, as_rows  # noqa: E402
+from tests.variants import by_speed  # noqa: E402
 
 
 def page(stream: Stream, go_on: bytes | None = None, first: bytes | None = None) -> bytes:
@@ -55,7 +56,7 @@ def paged(replies: bytes, schema: Any, pieces: list[int], count: int = 1, max_ro
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=by_speed(20, 15, 50))
 @given(ENTRIES, ENTRIES, st.sampled_from([DEFAULT, TYPED]), st.lists(st.integers(1, 50), max_size=40))
 def test_pages_in_pieces_give_the_rows_of_the_stream(
     first: list[Entry], second: list[Entry], schema: Any, pieces: list[int]
@@ -67,7 +68,7 @@ def test_pages_in_pieces_give_the_rows_of_the_stream(
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=by_speed(20, 15, 50))
 @given(ENTRIES.filter(len), st.data())
 def test_pages_of_corrupt_nodes_are_rejected_or_decoded(entries: list[Entry], data: st.DataObject) -> None:
     raw = bytearray(page(filled(rising(entries))))

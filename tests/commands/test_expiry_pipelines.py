@@ -48,7 +48,7 @@ def test_commands_in_a_buffer_have_the_effects_of_single_commands(settings: dict
     quick, slow = (Side(Log(False), **settings) for _ in range(2))
     assert quick.log is not None
     assert slow.log is not None
-    for _ in range(by_speed(150, 25)):
+    for _ in range(by_speed(90, 25, 150)):
         commands = [some_command(chance) for _ in range(chance.choice((1, 5, 20)))]
         replies = quick.send(b"".join(map(pack_command, commands)))
         assert replies == b"".join(map(slow.run, commands)), commands

@@ -268,4 +268,4 @@ class GroupAndModel(RuleBasedStateMachine):
 
 
 TestGroupAndModel = GroupAndModel.TestCase
-TestGroupAndModel.settings = settings(max_examples=by_speed(20, 10, 100), stateful_step_count=40, deadline=None)
+TestGroupAndModel.settings = settings(max_examples=by_speed(12, 10, 100), stateful_step_count=40, deadline=None)

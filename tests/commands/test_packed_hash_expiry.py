@@ -120,7 +120,7 @@ def test_packed_hashes_change_as_objects_do(place: tuple[str, str], settings: di
     for ours, theirs in zip(quick.engine.databases, slow.engine.databases, strict=True):
         ours.awake_limit = limit
         theirs.awake_limit = NEVER
-    for _ in range(by_speed(80, 20)):
+    for _ in range(by_speed(50, 20, 80)):
         now = slow.clock.now_ms()
         commands = [some_command(chance, now) for _ in range(chance.choice([1, 5, 20]))]
         expected = b"".join(run_on_objects(slow, argv) for argv in commands)

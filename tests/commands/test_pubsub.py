@@ -204,14 +204,14 @@ _NEW_STEPS = st.lists(st.tuples(_LISTENER, _CHANNELS | _WRITES), max_size=40)
 
 
 @needs_redis
-@settings(max_examples=by_speed(60, 40, 150), deadline=None)
+@settings(max_examples=by_speed(40, 40, 150), deadline=None)
 @given(steps=_STEPS)
 def test_random_steps_give_the_bytes_of_redis(judge_of_session: Judge, steps: list[tuple[int, str]]) -> None:
     compare(judge_of_session, steps)
 
 
 @pytest.mark.peer("newest")
-@settings(max_examples=by_speed(60, 40, 150), deadline=None)
+@settings(max_examples=by_speed(40, 40, 150), deadline=None)
 @given(steps=_NEW_STEPS)
 def test_random_steps_on_newer_servers(peer_of: Callable[[str], Judge], steps: list[tuple[int, str]]) -> None:
     compare(peer_of("newest"), steps, compat="newest")

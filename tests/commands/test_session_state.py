@@ -88,7 +88,7 @@ def test_the_invariants_hold_after_any_sequence_of_commands() -> None:
     chance = random.Random(11)
     bench = Bench()
     session, other = bench.session, bench.beside()
-    for _ in range(by_speed(1500, 700, 3000)):
+    for _ in range(by_speed(700, 700, 3000)):
         if session.blocked is not None:
             other("RPUSH", "list", 1)
         elif session.closing:

@@ -244,7 +244,7 @@ def test_without_the_key_or_group_no_id_is_found(bench: Bench) -> None:
 def test_thousands_of_ids_in_one_call_are_deleted(name: str) -> None:
     """Each ID is an entry that is pending in two groups."""
     bench = Bench(compat="newest")
-    count = by_speed(6000, 1500)
+    count = by_speed(3000, 1500, 6000)
     for number in range(1, count + 1):
         bench.run([b"XADD", b"s", b"%d-1" % number, b"f", b"v"])
     for group in ("g", "h"):

@@ -87,7 +87,7 @@ def change(bench: Bench, chance: random.Random) -> None:
 def test_pages_ranks_and_positions_agree_with_xrange_after_random_changes(seed: int) -> None:
     chance = random.Random(seed)
     bench = Bench(compat="newest", stream_node_max_entries=4)
-    for _ in range(by_speed(100, 40)):
+    for _ in range(by_speed(60, 40, 100)):
         change(bench, chance)
         stream: Any = bench.session.db.lookup(b"s")
         if stream is None:

@@ -12,11 +12,11 @@ from rillet.runtime.settings.settings import Settings
 from tests.differential.templates import Command, Maker, Word, words
 from tests.differential.wire import Local, Redis
 from tests.judge import Judge
-from tests.variants import seeds
+from tests.variants import by_speed, seeds
 
 pytestmark = pytest.mark.both
 
-STEPS = 1500
+STEPS = by_speed(1000, 1000, 1500)
 SEEDS = seeds(3, 8)
 
 # What differs for a good reason: order is nobody's promise, and time goes on between the two.

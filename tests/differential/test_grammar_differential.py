@@ -17,7 +17,7 @@ CHANGED = [
     "hgetdel", "hgetex", "hpersist", "hpexpire", "hpexpireat", "hscan", "hsetex", "httl", "lcs", "set", "sort", "xadd",
     "xautoclaim", "xclaim", "xpending", "xread", "xreadgroup", "xsetid", "xtrim", "zadd", "zrange", "zscan", "zunion",
 ]  # fmt: skip
-STEPS = by_speed(1600, 500, 20_000)
+STEPS = by_speed(1000, 500, 20_000)
 
 
 @pytest.mark.parametrize("seed", seeds(2, 6))

@@ -28,8 +28,9 @@ from tests.differential.test_generic_differential import OPTIONS, TEMPLATES, VAL
 from tests.differential.test_stream_log_differential import without_sight
 from tests.differential.wire import Local, Redis, is_time, read, tree
 from tests.judge import PEERS, Judge, required_binary, running_redis
+from tests.variants import by_speed
 
-STEPS = int(os.environ.get("RILLET_DIFF_STEPS", "600"))
+STEPS = int(os.environ.get("RILLET_DIFF_STEPS", by_speed(400, 400, 600)))
 SEEDS = range(int(os.environ.get("RILLET_DIFF_SEEDS", "2")))
 LOGGING = ("--appendonly", "yes", "--appendfsync", "no", "--auto-aof-rewrite-percentage", "0")
 

@@ -12,9 +12,9 @@ import pytest
 from tests.differential.moving_fields import LOGGING, FieldComparison
 from tests.differential.moving_time import TimedServer, library, server
 from tests.judge import required_binary
-from tests.variants import seeds
+from tests.variants import by_speed, seeds
 
-STEPS = 700
+STEPS = by_speed(500, 500, 700)
 
 
 @pytest.fixture(scope="module", params=["7.4", "8.0", "8.2", "8.6", "newest", "valkey"])

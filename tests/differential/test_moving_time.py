@@ -8,9 +8,9 @@ import pytest
 
 from tests.differential.moving_time import Comparison, TimedServer, library, server
 from tests.judge import PEERS, required_binary
-from tests.variants import seeds
+from tests.variants import by_speed, seeds
 
-STEPS = 1_500
+STEPS = by_speed(800, 800, 1500)
 
 
 @pytest.fixture(scope="module", params=PEERS)

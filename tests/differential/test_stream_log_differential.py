@@ -16,8 +16,9 @@ from rillet.runtime.settings.settings import Settings
 from tests.differential.generator import FIRST, FUTURE_MS, KEYS, Generator, asks_the_clock
 from tests.differential.wire import TOLERANCE_MS, Local, Redis, read, tree
 from tests.judge import Judge
+from tests.variants import by_speed
 
-STEPS = 600
+STEPS = by_speed(400, 400, 600)
 
 
 class Kept:

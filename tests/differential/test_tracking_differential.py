@@ -11,7 +11,7 @@ from tests.judge import PEERS, Judge, required_binary, running_redis
 from tests.variants import by_speed, seeds
 
 CLIENTS = 4
-STEPS = by_speed(600, 250)
+STEPS = by_speed(400, 250, 600)
 
 
 @pytest.mark.parametrize("seed", seeds(2, 8))

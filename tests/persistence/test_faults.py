@@ -32,7 +32,7 @@ KINDS: dict[int, tuple[str, ...]] = {
 }
 STEPS = 40
 # Of the runs with each fault, every so many-th is also cut off by the power at every operation.
-CRASHED = by_speed(15, 20, 10)
+CRASHED = by_speed(20, 20, 10)
 EVERY = by_speed(2, 2, 1)
 
 

@@ -18,8 +18,8 @@ from tests.variants import by_speed, seeds
 @pytest.mark.parametrize("seed", seeds(1, 2, 1))
 @pytest.mark.parametrize("target", fuzz_files.TARGETS)
 def test_readers_reject_or_load_fuzzed_files(target: str, seed: int) -> None:
-    sizes = {"rdb": (20, 20, 120), "aof": (20, 20, 90), "check": (12, 12, 30)}
-    count = by_speed(*sizes.get(target, (100, 60, 400)))
+    sizes = {"rdb": (14, 14, 120), "aof": (12, 12, 90), "check": (8, 8, 30)}
+    count = by_speed(*sizes.get(target, (60, 60, 400)))
     fuzzer = Fuzzer(target, seed)
     fuzzer.run(count)
     assert fuzzer.counts["refused"] > count // 10, fuzzer.counts
@@ -30,7 +30,7 @@ def test_the_fuzzer_restores_checksums() -> None:
     whole = rdb_files.of_version(10)
     assert sealed_rdb(whole[:-8] + bytes(8)) == whole
     fuzzer = Fuzzer("aof", 1)
-    logs = [log for log in map(fuzzer.file, range(by_speed(30, 15, 60))) if log.startswith(b"#RILLET:")]
+    logs = [log for log in map(fuzzer.file, range(by_speed(15, 15, 60))) if log.startswith(b"#RILLET:")]
     loaded = [log for log in logs if fuzz_files.try_aof(log) == "loaded"]
     assert loaded
     for log in loaded:

@@ -20,7 +20,7 @@ from tests.persistence.ledger import Client, Failure, Model, same
 from tests.persistence.victims import CLIENTS, ROOT
 from tests.variants import by_speed, seeds
 
-ROUNDS = by_speed(2, 2, 5)
+ROUNDS = by_speed(1, 1, 5)
 
 
 def carried_out(client: Client, batches: int) -> list[Any]:

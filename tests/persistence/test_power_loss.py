@@ -63,7 +63,7 @@ def test_every_crash_point_keeps_the_guarantees(fsync: str, preamble: str, total
 @pytest.mark.slow
 @pytest.mark.parametrize(("fsync", "preamble"), [("always", "no"), *long(("everysec", "yes"), ("no", "yes"))])
 def test_every_crash_point_of_sealing_keeps_the_guarantees(fsync: str, preamble: str, total: Figures) -> None:
-    steps, survivors = SIZE
+    steps, survivors = by_speed(200, 250, 700), SIZE[1]
     figures = explore(Plan(1, fsync, preamble, steps, seals=True), survivors)
     total.add(figures)
     assert figures.seals > 5, str(figures)

@@ -26,7 +26,7 @@ from tests.variants import by_speed
 from tests.waiting import until
 
 Said = pytest.CaptureFixture[str]
-ROUNDS = by_speed(10, 5, 30)
+ROUNDS = by_speed(6, 5, 30)
 
 
 def resp(*commands: str) -> bytes:
@@ -63,7 +63,7 @@ def test_random_damage(tmp_path: Path, what: str) -> None:
 def test_a_real_server_and_rillet_load_the_result(tmp_path: Path, what: str) -> None:
     sample = _for_redis(tmp_path) if what == "rdb" else log_sample(tmp_path, True)
     path = tmp_path / ("damaged.rdb" if what == "rdb" else "damaged.aof")
-    for seed in range(by_speed(2, 1, 3)):
+    for seed in range(by_speed(1, 1, 3)):
         one = salvaged(sample, path, seed)
         out = tmp_path / f"out-{seed}"
         assert main(["check", "--salvage", str(out), str(path)]) in (0, 1)

@@ -16,6 +16,7 @@ from tests.replication.nodes import Node
 from tests.replication.proxy import Proxy
 from tests.replication.test_rdb_channel import PATIENCE, STARTED, fill, followers, genuine, ours, same, stats
 from tests.replication.test_replica_following import client_of, logged, replica_of
+from tests.variants import by_speed
 from tests.waiting import until
 
 
@@ -335,7 +336,7 @@ def test_a_line_break_shows_that_a_replica_is_there(tmp_path: Path) -> None:
             channel.psync()
             channel.snapshot()
             until(lambda: "state=online" in info(client)["slave0"])
-            for _ in range(8):
+            for _ in range(by_speed(3, 3, 8)):
                 until(lambda: ",lag=1," in info(client)["slave0"])
                 main.socket.sendall(b"\n")
                 until(lambda: ",lag=0," in info(client)["slave0"])

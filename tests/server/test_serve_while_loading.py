@@ -25,6 +25,7 @@ from tests.forked import Forked
 from tests.judge import free_port
 from tests.server.harness import Client, connected, line_of
 
+OFTEN = ("--loading-process-events-interval-bytes", "100000")  # a key of the large logs
 LOADING = b"-LOADING Redis is loading the dataset in memory\r\n"
 
 
@@ -143,7 +144,7 @@ def test_clients_are_answered_while_a_log_loads(tmp_path: Path) -> None:
 def test_a_replica_shows_its_role_while_it_loads(tmp_path: Path) -> None:
     """Sentinel and clients that look for a master must not take a replica that starts for one."""
     big_log(tmp_path, 200, 100_000)
-    options = ("--appendonly", "yes", "--key-load-delay", "50000", "--replicaof", "127.0.0.1 1")
+    options = ("--appendonly", "yes", "--key-load-delay", "50000", *OFTEN, "--replicaof", "127.0.0.1 1")
     with starting(tmp_path, *options) as (_, port), connected(port) as client:
         assert client.info("role") == "slave"
         assert (client.info("master_host"), client.info("master_port")) == ("127.0.0.1", "1")
@@ -157,7 +158,7 @@ def test_a_replica_shows_its_role_while_it_loads(tmp_path: Path) -> None:
 def test_a_server_can_be_stopped_while_it_loads(tmp_path: Path, how: str) -> None:
     big_log(tmp_path, 200, 100_000)
     before = {one.name: one.read_bytes() for one in tmp_path.glob("appendonlydir/*")}
-    with starting(tmp_path, "--appendonly", "yes", "--key-load-delay", "50000") as (process, port):
+    with starting(tmp_path, "--appendonly", "yes", "--key-load-delay", "50000", *OFTEN) as (process, port):
         with connected(port) as client:
             assert client.call("PING") == LOADING
             assert client.call("CONFIG SET appendonly no") == LOADING

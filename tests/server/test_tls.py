@@ -23,6 +23,7 @@ from tests.authority import Authority, make_authority
 from tests.judge import free_port, running_redis
 from tests.server.conftest import skip_without
 from tests.server.harness import LOOPS, TIMEOUT, Client, Running, connected, launch, running
+from tests.variants import by_speed
 
 
 @pytest.fixture(scope="module")
@@ -261,7 +262,7 @@ def test_changed_files_are_loaded_after_an_interval(tmp_path: Path, authority: A
 
 def test_garbage_and_half_open_connections_do_not_harm_others(tmp_path: Path, authority: Authority) -> None:
     """Bytes that are not TLS, a truncated handshake, and clients that send nothing."""
-    count = 2000
+    count = by_speed(500, 500, 2000)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < 2 * count:
         pytest.skip("the limit of open files is too low")

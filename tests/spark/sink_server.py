@@ -46,7 +46,8 @@ class SinkServer:
         """Start the server on what it has saved."""
         program = [self.binary] if self.binary else [sys.executable, "-m", "rillet", "serve"]
         self.folder.mkdir(exist_ok=True)
-        words = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--save", ""]
+        words = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--save", "",
+                 "--repl-diskless-sync-delay", "0"]  # fmt: skip
         self.process = subprocess.Popen(
             [*program, *words, *(self.words or ("--appendonly", "no"))], env=environment(),
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,

@@ -11,6 +11,7 @@ import pytest
 
 import rillet
 from rillet.spark.server_address import owner_address
+from tests.variants import long
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -25,7 +26,7 @@ def end_worker(path: str, how: str) -> None:
     os.kill(os.getpid(), getattr(signal, how))
 
 
-@pytest.mark.parametrize("how", ["exit", "SIGHUP", "SIGKILL"])
+@pytest.mark.parametrize("how", ["exit", "SIGKILL", *long("SIGHUP")])
 def test_the_end_of_a_worker_does_not_look_like_a_crash(tmp_path: Path, how: str) -> None:
     path = tmp_path / "events.rillet"
     with rillet.open(path):

@@ -20,8 +20,8 @@ from rillet import Store
 from rillet.store.group import Group
 from tests.judge import Judge
 from tests.model.ownership import KINDS, OF_PROCESSES, world
-from tests.store.conftest import Frontend, only
-from tests.variants import covering
+from tests.store.conftest import FEW, Frontend, only
+from tests.variants import by_speed, covering, long
 
 
 def _group(store: Store, messages: int) -> Group:
@@ -54,6 +54,7 @@ def _in_threads(group: Group, workers: int, seconds: float, **options: Any) -> d
     return handled
 
 
+@FEW
 def test_workers_share_the_messages_and_handle_each_once(store: Store) -> None:
     group = _group(store, 60)
     handled = _in_threads(
@@ -211,10 +212,10 @@ def test_closing_the_store_gives_prefetched_messages_back(frontend: Frontend) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*(kind for kind in KINDS if kind != "cluster"), *long("cluster")])
 def test_random_workers(kind: str, tmp_path: Path) -> None:
     with world(kind, tmp_path) as made:
-        for seed in range(2 if kind in OF_PROCESSES else 4):
+        for seed in range(by_speed(1, 1, 2) if kind in OF_PROCESSES else by_speed(2, 2, 4)):
             assert made.round(seed, tmp_path).problems == []
 
 

@@ -16,6 +16,7 @@ from rillet.client.errors import ConnectorError  # noqa: E402
 from rillet.spark.tables import senders  # noqa: E402
 from tests.judge import redis_binary, running_redis  # noqa: E402
 from tests.spark.tables.tables import write  # noqa: E402
+from tests.variants import long  # noqa: E402
 
 pytestmark = pytest.mark.slow
 WRITES = (b"DEL", b"HSET", b"HDEL", b"SET", b"RPUSH", b"ZADD", b"PEXPIRE", b"HINCRBY")
@@ -104,7 +105,7 @@ def test_later_commands_of_the_key_are_sent_again(client: Any, loading: Loading)
     assert client.get("s:1") == b"new"
 
 
-@pytest.mark.parametrize("every", [2, 3, 7])
+@pytest.mark.parametrize("every", [3, *long(2, 7)])
 def test_the_last_row_of_each_key_wins(
     client: Any, loading: Loading, monkeypatch: pytest.MonkeyPatch, every: int
 ) -> None:
