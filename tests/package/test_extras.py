@@ -15,6 +15,10 @@ from rillet.extras import EXTRAS, modules_of
 
 ROOT = Path(__file__).parents[2]
 
+_PAYLOAD = (
+    "from rillet.spark.payload.encoder import format_of; from rillet.spark.options import parse; "
+    "format_of(parse(dict(url='redis://x', stream='x', payload='{}', schemaRegistry='http://localhost:1')))"
+)
 # The extra, the module to hide, and a program that needs it.
 USES = [
     ("arrow", "pyarrow", "store.stream('s').to_arrow()"),
@@ -29,9 +33,9 @@ USES = [
     ("codecs", "msgspec", "rillet.codecs.msgpack"),
     ("codecs", "msgspec", "rillet.codecs.json_of(list[int])"),
     ("opentelemetry", "opentelemetry", "import rillet.opentelemetry"),
-    ("avro", "fastavro", "from rillet.extras import require; require('avro', 'payload=avro')"),
-    ("protobuf", "google.protobuf", "from rillet.extras import require; require('protobuf', 'payload=protobuf')"),
-    ("registry", "confluent_kafka", "from rillet.extras import require; require('registry', 'schemaRegistry')"),
+    ("avro", "fastavro", _PAYLOAD.format("avro")),
+    ("protobuf", "google.protobuf", _PAYLOAD.format("protobuf")),
+    ("registry", "confluent_kafka", _PAYLOAD.format("avro")),
     ("delta", "deltalake", "from rillet.spark.archive.targets import require; require('delta', 'x')"),
 ]
 _PROGRAM = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,14 @@ def installed_pyspark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_HOME", str(home))
         yield
+
+
+@pytest.fixture(autouse=True)
+def task_ends() -> Iterator[None]:
+    """Forget the task that a test has set (tests/spark/writing.py): a later test would have its query's ID."""
+    yield
+    if "pyspark.taskcontext" in sys.modules:
+        sys.modules["pyspark.taskcontext"].TaskContext._setTaskContext(None)
 
 
 @pytest.fixture(scope="session")

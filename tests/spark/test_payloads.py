@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,6 @@ from google.protobuf.descriptor_pool import DescriptorPool  # noqa: E402
 from google.protobuf.message_factory import GetMessageClass  # noqa: E402
 from google.protobuf.timestamp_pb2 import DESCRIPTOR as TIMESTAMP_FILE  # noqa: E402
 from google.protobuf.wrappers_pb2 import DESCRIPTOR as WRAPPERS_FILE  # noqa: E402
-from pyspark import TaskContext  # noqa: E402
 from pyspark.sql.types import (  # noqa: E402
     BinaryType,
     DoubleType,
@@ -78,10 +78,9 @@ def registry() -> Iterator[SchemaRegistry]:
 
 
 @pytest.fixture
-def given(url: str) -> Iterator[dict[str, str]]:
+def given(url: str) -> dict[str, str]:
     """The options of a stream of flights."""
-    yield {"url": url, "stream": "flights"}
-    TaskContext._setTaskContext(None)  # of `write`
+    return {"url": url, "stream": "flights"}
 
 
 def with_registry(given: dict[str, str], registry: SchemaRegistry, kind: str = "avro", **more: str) -> dict[str, str]:
@@ -276,6 +275,35 @@ def test_records_of_other_schemas_are_resolved_by_id(
     schema = StructType().add("delay", LongType())  # what is not read need not be compatible
     put(judge, AvroSerializer(client, json.dumps(flight(("delay", "int"))))({"delay": 7}, CONTEXT))
     assert read(options, schema)[-1] == {"delay": 7}
+
+
+def test_an_unknown_id_is_asked_for_once(
+    given: dict[str, str], registry: SchemaRegistry, judge: Judge, tmp_path: Path
+) -> None:
+    registry.add("flights-value", json.loads(SMALL))
+    number = registry.add("other", '"string"')
+    put(judge, *[b"\0\0\0\x27\x0f" + SOUND, b"\0" + number.to_bytes(4, "big") + b"\4UA"] * 50)
+    options = with_registry(given, registry, mode="DROPMALFORMED")
+    assert read(options, COLUMNS) == []
+    options |= {"payload": "protobuf", "payloadSchema": descriptor_set(tmp_path), "payloadMessage": "air.Flight"}
+    assert read(options, COLUMNS) == []
+    asked = {name: count for name, count in registry.requests.items() if name.startswith("GET /schemas/ids/")}
+    assert asked == {"GET /schemas/ids/9999": 2, f"GET /schemas/ids/{number}": 1}
+
+
+def test_times_of_another_zone(given: dict[str, str], tmp_path: Path) -> None:
+    """Spark's rows have the session's zone; half past two occurs twice in the night in which summer time ends."""
+    moments = [datetime(2013, 10, 27, hour, 30, tzinfo=timezone.utc) for hour in (0, 1)]
+    rows = pa.table({"departed": pa.array(moments, pa.timestamp("us", "Europe/Berlin"))})
+    schema = StructType().add("departed", TimestampType())
+    kind = {"type": "long", "logicalType": "timestamp-micros"}
+    for more in (
+        {"payload": "json"}, {"payload": "avro", "payloadSchema": json.dumps(flight(("departed", kind)))},
+        {"payload": "protobuf", "payloadSchema": descriptor_set(tmp_path), "payloadMessage": "air.Flight"},
+    ):  # fmt: skip
+        options = {**given, **more, "stream": more["payload"]}
+        write(rows, options)
+        assert [row["departed"] for row in read(options, schema)] == moments
 
 
 def test_schemas_that_refer_to_others(given: dict[str, str], registry: SchemaRegistry, judge: Judge) -> None:

@@ -102,18 +102,25 @@ class AvroFormat(Format):
         def pair(writer: Schema) -> tuple[Any, Any]:
             return parse_schema(writer), None if writer == reader else parse_schema(reader)
 
-        writers = {header_of(number): pair(schema) for number, schema in self.writers.items()}
+        pairs = {header_of(number): pair(schema) for number, schema in self.writers.items()}
         if self.registry is None:
-            writers[b""] = pair(self.schema)
+            pairs[b""] = pair(self.schema)
         start = 0 if self.registry is None else HEADER
+        wrong: dict[bytes, str] = {}  # by header: why there is no schema
 
         def decode(data: bytes) -> Any:
             header = data[:start]
-            if header not in writers:
-                writers[header] = pair(self._writer(header))
+            if header not in pairs:
+                if header in wrong:
+                    raise ValueError(wrong[header])
+                try:
+                    pairs[header] = pair(self._writer(header))
+                except (NotRegistered, OptionError, ValueError) as error:
+                    wrong[header] = str(error).removeprefix("rillet: ")
+                    raise ValueError(wrong[header]) from None
             stream = BytesIO(data)
             stream.seek(start)
-            row: Any = schemaless_reader(stream, *writers[header])
+            row: Any = schemaless_reader(stream, *pairs[header])
             if stream.tell() != len(data):
                 raise ValueError(f"{len(data) - stream.tell()} bytes follow the record")
             for name, check in checks:
@@ -126,10 +133,7 @@ class AvroFormat(Format):
         """Return the schema with the ID in a header."""
         assert self.registry is not None
         number = schema_number(header)
-        try:
-            found = self.registry.by_number(number)
-        except NotRegistered as error:
-            raise ValueError(str(error).removeprefix("rillet: ")) from None
+        found = self.registry.by_number(number)
         if found.kind != "AVRO":
             raise ValueError(f"the schema with the ID {number} is of type {found.kind}")
         return _schema(found.text, found.references, f"the schema with the ID {number}")

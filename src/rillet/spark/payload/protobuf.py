@@ -136,14 +136,19 @@ class ProtobufFormat(Format):
         read = _message_reader(message, columns.names)
         if self.registry is None:
             return lambda data: read(parse(data))
-        known: dict[bytes, bool] = {}  # by what is before the message
+        wrong: dict[bytes, str] = {}  # by what is before the message: why it is another one; empty if it is not
 
         def decode(data: bytes) -> Any:
             end = HEADER + 1 if data[HEADER : HEADER + 1] == b"\0" else _read_indexes(data)[1]
             header = data[:end]
-            if header not in known:
-                self._require(header)
-                known[header] = True
+            if header not in wrong:
+                try:
+                    self._require(header)
+                    wrong[header] = ""
+                except (NotRegistered, ValueError) as error:
+                    wrong[header] = str(error).removeprefix("rillet: ")
+            if wrong[header]:
+                raise ValueError(wrong[header])
             return read(parse(data[end:]))
 
         return decode
@@ -152,10 +157,7 @@ class ProtobufFormat(Format):
         """Raise ValueError if the registry's schema shows that another message follows a header."""
         number = schema_number(header)
         if number not in self.writers:
-            try:
-                found = self.registry.by_number(number, "serialized")  # type: ignore[union-attr]
-            except NotRegistered as error:
-                raise ValueError(str(error).removeprefix("rillet: ")) from None
+            found = self.registry.by_number(number, "serialized")  # type: ignore[union-attr]
             if found.kind != "PROTOBUF":
                 raise ValueError(f"the schema with the ID {number} is of type {found.kind}")
             file = _file("", found.text)
@@ -216,7 +218,7 @@ def _registered(registry: Registry, subject: str, message: Any) -> bytes:
     settings = {"use.deprecated.format": False, "subject.name.strategy": lambda context, name: subject}
     context = SerializationContext(subject, MessageField.VALUE)
     write = ProtobufSerializer(made, client, settings)
-    return bytes(registry.asked(f"subject {subject!r}", lambda: write(made(), context)))  # the message itself is empty
+    return bytes(registry.asked(f"subject {subject!r}", lambda _: write(made(), context)))  # the message is empty
 
 
 def _indexes(message: Any) -> list[int]:

@@ -18,7 +18,7 @@ from rillet.extras import require
 from rillet.spark.options import OptionError, Options
 
 if TYPE_CHECKING:
-    from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+    from confluent_kafka.schema_registry import RegisteredSchema, Schema, SchemaRegistryClient
 
 MAGIC = b"\0"  # the first byte of a record with a schema ID
 HEADER = 5  # bytes: MAGIC and the ID
@@ -80,24 +80,28 @@ class Registry:
 
     def require_answer(self) -> None:
         """Raise RegistryError if the registry does not answer."""
-        self.asked("the types of schemas", lambda: self.client.get_schema_types())
+        self.asked("the types of schemas", lambda client: client.get_schema_types())
 
     def latest(self, subject: str, fmt: str | None = None) -> Registered:
         """Return the latest schema of a subject. fmt: `serialized` for Protobuf."""
-        found = self.asked(f"subject {subject!r}", lambda: self.client.get_version(subject, "latest", fmt=fmt))
+        found = self.asked(f"subject {subject!r}", lambda client: client.get_version(subject, "latest", fmt=fmt))
         assert found.schema_id is not None and found.schema is not None
         return self._registered(found.schema_id, found.schema, fmt)
 
     def by_number(self, number: int, fmt: str | None = None) -> Registered:
         """Return the schema with an ID; NotRegistered if there is none."""
-        found = self.asked(f"schema with the ID {number}", lambda: self.client.get_schema(number, fmt=fmt))
+        found = self.asked(f"schema with the ID {number}", lambda client: client.get_schema(number, fmt=fmt))
         return self._registered(number, found, fmt)
 
     def register(self, subject: str, kind: str, text: str) -> int:
         """Register a schema under a subject, unless it is its latest already; return its ID."""
-        from confluent_kafka.schema_registry import Schema
 
-        return self.asked(f"subject {subject!r}", lambda: self.client.register_schema(subject, Schema(text, kind)))
+        def ask(client: SchemaRegistryClient) -> int:
+            from confluent_kafka.schema_registry import Schema
+
+            return client.register_schema(subject, Schema(text, kind))
+
+        return self.asked(f"subject {subject!r}", ask)
 
     def _registered(self, number: int, schema: Schema, fmt: str | None) -> Registered:
         references = dict(self._references(schema, fmt))
@@ -107,28 +111,30 @@ class Registry:
         found = []
         for one in schema.references or ():
             subject = str(one.subject)
-            ask = partial(self.client.get_version, subject, one.version or 1, fmt=fmt)
-            other = self.asked(f"subject {subject!r}", ask)
+            other = self.asked(f"subject {subject!r}", partial(_version, subject, one.version or 1, fmt))
             assert other.schema is not None
             found += [*self._references(other.schema, fmt), (str(one.name), other.schema.schema_str or "")]
         return found
 
-    def asked(self, what: str, ask: Callable[[], T]) -> T:
+    def asked(self, what: str, ask: Callable[[SchemaRegistryClient], T]) -> T:
         """Return the result of a request to the registry; raise RegistryError if it fails. what: for messages."""
+        client = self.client
         from confluent_kafka.schema_registry import SchemaRegistryError
 
         try:
-            return ask()
-        except RilletError:
-            raise
+            return ask(client)
         except SchemaRegistryError as error:
-            if error.error_code // 100 == 404:  # 40401: subject, 40402: version, 40403: schema
+            if (error.error_code or 0) // 100 == 404:  # 40401: subject, 40402: version, 40403: schema
                 raise NotRegistered(f"rillet: the schema registry at {self.place} has no {what}") from None
             text = f"{error.error_message} (HTTP status {error.http_status_code})"
             raise RegistryError(f"rillet: the schema registry at {self.place} rejects {what}: {text}") from None
         except Exception as error:  # the client has no class for errors of its connections
             text = str(error) or type(error).__name__
             raise RegistryError(f"rillet: the schema registry at {self.place} is unreachable: {text}") from None
+
+
+def _version(subject: str, version: int, fmt: str | None, client: SchemaRegistryClient) -> RegisteredSchema:
+    return client.get_version(subject, version, fmt=fmt)
 
 
 def subject_of(options: Options) -> str:
