@@ -6,6 +6,7 @@ the order in which its entries were added, whoever was killed.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -13,7 +14,6 @@ from random import Random
 import pytest
 
 import rillet
-from tests.judge import Judge
 from tests.store.process import Other
 from tests.waiting import until
 
@@ -97,36 +97,28 @@ def _round(store: rillet.Store, path: Path | str, url: str, random: Random, kill
     assert done()
 
 
-@pytest.mark.slow
-def test_order_is_kept_while_processes_are_killed(tmp_path: Path) -> None:
-    path = tmp_path / "store.rillet"
-    with rillet.open(path, owner="process") as store:
-        _round(store, path, "", Random(1), 3)
+def _rounds(place: str, request: pytest.FixtureRequest, tmp_path: Path, seeds: Iterable[int], kills: int) -> None:
+    for seed in seeds:
+        if place == "directory":
+            path = tmp_path / f"{seed}.rillet"
+            with rillet.open(path, owner="process") as store:
+                _round(store, path, "", Random(seed), kills)
+            continue
+        url = request.getfixturevalue("cluster_url") if place == "cluster" else (
+            f"redis://127.0.0.1:{request.getfixturevalue('judge').port}")  # fmt: skip
+        with rillet.connect(url) as store:
+            store.delete(*store.keys())
+            _round(store, ":memory:", url, Random(seed), kills)
 
 
 @pytest.mark.slow
-def test_order_is_kept_over_a_server_while_processes_are_killed(judge: Judge) -> None:
-    url = f"redis://127.0.0.1:{judge.port}"
-    with rillet.connect(url) as store:
-        store.execute("FLUSHALL")
-        _round(store, ":memory:", url, Random(2), 3)
-
-
-@pytest.mark.slow
-def test_order_is_kept_in_a_cluster_while_processes_are_killed(cluster_url: str) -> None:
-    with rillet.connect(cluster_url) as store:
-        _round(store, ":memory:", cluster_url, Random(3), 3)
+@pytest.mark.parametrize("place", ["directory", "server", "cluster"])
+def test_order_is_kept_while_processes_are_killed(place: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    _rounds(place, request, tmp_path, [1], 3)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(7200)
-def test_order_is_kept_in_many_kills(tmp_path: Path, judge: Judge, cluster_url: str) -> None:
-    for seed in range(30):
-        path = tmp_path / f"{seed}.rillet"
-        with rillet.open(path, owner="process") as store:
-            _round(store, path, "", Random(seed), 5)
-    for url in (f"redis://127.0.0.1:{judge.port}", cluster_url):
-        with rillet.connect(url) as store:
-            for seed in range(30):
-                store.delete(*store.keys())
-                _round(store, ":memory:", url, Random(seed), 5)
+@pytest.mark.parametrize("place", ["directory", "server", "cluster"])
+def test_order_is_kept_in_many_kills(place: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    _rounds(place, request, tmp_path, range(30), 5)
