@@ -19,8 +19,7 @@ from typing import Any
 
 from rillet._cython import cython, readonly
 from rillet.protocol.reply_writer import put_digits, put_header, put_line_end
-from rillet.store.arguments.encoding import append_fields, encode, field_error
-from rillet.types.stream.id import StreamID
+from rillet.store.arguments.encoding import append_fields, encode, field_error, new_id
 
 if cython.compiled:
     from cython.cimports.cpython.bytearray import (  # type: ignore[import-not-found, unused-ignore]
@@ -33,9 +32,6 @@ if cython.compiled:
     from cython.cimports.cpython.long import (  # type: ignore[import-not-found, unused-ignore]
         PyLong_AsLongLongAndOverflow,
     )
-    from cython.cimports.cpython.ref import Py_INCREF  # type: ignore[import-not-found, unused-ignore]
-    from cython.cimports.cpython.tuple import PyTuple_SET_ITEM  # type: ignore[import-not-found, unused-ignore]
-    from cython.cimports.cpython.type import PyType_GenericAlloc  # type: ignore[import-not-found, unused-ignore]
     from cython.cimports.cpython.unicode import (  # type: ignore[import-not-found, unused-ignore]
         PyUnicode_1BYTE_DATA,
         PyUnicode_1BYTE_KIND,
@@ -48,7 +44,6 @@ _FRAME = cython.declare(cython.Py_ssize_t, 32)  # the most bytes around a word: 
 _HIGH = cython.declare(cython.ulonglong, 0x8080808080808080)
 _NAMES = cython.declare(cython.Py_ssize_t, 64)  # the most names that are kept, and the bytes of the longest
 _START = 1 << 16
-_StreamID = cython.declare(object, StreamID)
 
 
 @cython.final
@@ -285,20 +280,6 @@ def _is_ascii(text: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bin
 # -- the replies -----------------------------------------------------------------------------------------
 
 
-@cython.cfunc
-@cython.inline
-def _new_id(ms: object, seq: object) -> object:
-    """Return a StreamID, without the tuple of arguments that its constructor takes: in a third of the time."""
-    if not cython.compiled:
-        return tuple.__new__(StreamID, (ms, seq))
-    ident: object = PyType_GenericAlloc(_StreamID, 2)
-    Py_INCREF(ms)
-    PyTuple_SET_ITEM(ident, 0, ms)
-    Py_INCREF(seq)
-    PyTuple_SET_ITEM(ident, 1, seq)
-    return ident
-
-
 @cython.ccall
 def ids_in(raw: bytes, count: cython.Py_ssize_t) -> Any:
     """Return the StreamIDs in the replies to `count` XADDs; None if there is any other reply, or another number.
@@ -337,5 +318,5 @@ def ids_in(raw: bytes, count: cython.Py_ssize_t) -> Any:
         if ms != before:  # most IDs of a batch have the same time
             ms_object = ms
             before = ms
-        ids.append(_new_id(ms_object, seq))
+        ids.append(new_id(ms_object, seq))
     return ids if at == end and len(ids) == count else None
