@@ -81,6 +81,7 @@ from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:
     from rillet.store.handling import Handled
+    from rillet.store.message import AnyConsumer
     from rillet.store.store import Store
     from rillet.store.stream import Stream
 
@@ -386,7 +387,7 @@ class Group(PublicNames, Generic[T]):
         return f"Group({self.stream.name!r}, {self.name!r})"
 
 
-def _receiver(consumer: str | bytes | Consumer[Any], parameter: str) -> bytes:
+def _receiver(consumer: str | bytes | AnyConsumer, parameter: str) -> bytes:
     """Return the name of a consumer that receives messages."""
     key = getattr(consumer, "key", None)
     return key if isinstance(key, bytes) else encode_name(consumer, parameter)
@@ -744,7 +745,7 @@ def _checked(messages: Sequence[Message[Any]]) -> Sequence[Message[Any]]:
     return messages
 
 
-def _settled_id(message: Message[Any]) -> bytes:
+def _settled_id(message: Delivered[Any]) -> bytes:
     """Return the ID of a message that is acknowledged or released now, and note this."""
     message.settled = True
     return message.raw_id

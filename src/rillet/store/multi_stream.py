@@ -9,7 +9,7 @@ from rillet.store.arguments.argument_checks import flag, integer_of, items_of
 from rillet.store.arguments.durations import Seconds, milliseconds_in
 from rillet.store.arguments.encoding import decode, encode_name
 from rillet.store.arguments.positions import Position, encode_after
-from rillet.store.arguments.slots import by_slot
+from rillet.store.arguments.slots import HasTransport, by_slot
 from rillet.store.entry import Entry, stream_parts
 from rillet.store.group import MultiConsumer
 from rillet.store.stream import Stream
@@ -32,15 +32,17 @@ def read(store: Store, after: Positions, count: int | None, block: Seconds | Non
         raise ValueError("pass at least one stream and the position after which to read it: {'orders': '0'}")
     found: dict[str, list[Entry[Any]]] = {}
     streams = {key_of(stream): stream_of(store, stream) for stream in after}
-    for argv in read_commands(store, after, count, block):
+    positions = {key_of(stream): encode_after(position, "a position in after") for stream, position in after.items()}
+    for argv in read_commands(store, positions, count, block):
         for key, part in stream_parts(store.run(argv)):
             found[decode(key)] = list(streams[key].entries_of(part))
     return found
 
 
-def read_commands(store: Store, after: Positions, count: int | None, block: Seconds | None) -> list[list[bytes]]:
+def read_commands(
+    store: HasTransport, positions: Mapping[bytes, bytes], count: int | None, block: Seconds | None
+) -> list[list[bytes]]:
     """Return the XREAD of several streams: one command, or one for each slot of a cluster."""
-    positions = {key_of(stream): encode_after(position, "a position in after") for stream, position in after.items()}
     argv = [b"XREAD"]
     if count is not None:
         argv += [b"COUNT", integer_of(count, "count", 1)]

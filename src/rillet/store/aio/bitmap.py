@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
-from rillet.store.aio.stored_key import AsyncStoredKey, key_in
+from rillet.store.aio.stored_key import AsyncStoredKey
 from rillet.store.arguments.argument_checks import integer_of, one_of, text_bytes
 from rillet.store.arguments.encoding import encode
 from rillet.store.types.bitmap import (
@@ -27,6 +27,7 @@ from rillet.store.types.bitmap import (
     _ones,
     _unit,
 )
+from rillet.store.types.stored_key import key_in
 
 
 class AsyncBitmap(AsyncStoredKey[bytes]):

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from rillet.store.aio.stored_key import AsyncStoredKey, key_in
-from rillet.store.arguments.argument_checks import flag, integer_of, number_of, one_of, values_of
-from rillet.store.types.geo import _UNITS, Coordinates, GeoPlace, Unit, _pair, _places, _position
-from rillet.store.types.stored_key import MISSING, V
+from rillet.store.aio.stored_key import AsyncStoredKey
+from rillet.store.arguments.argument_checks import flag, number_of, one_of, values_of
+from rillet.store.types.geo import _UNITS, Coordinates, GeoPlace, Unit, _places, _position, _search
+from rillet.store.types.stored_key import MISSING, V, key_in
 
 
 class AsyncGeo(AsyncStoredKey[V]):
@@ -62,7 +62,7 @@ class AsyncGeo(AsyncStoredKey[V]):
         farthest first. count: at most so many; any: the first ones found, which need not be the nearest.
         CommandError if the member is missing. O(places in and around the shape)
         """
-        argv = [b"GEOSEARCH", self.key, *self._search(member, at, radius, box, unit, count, any, farthest)]
+        argv = [b"GEOSEARCH", self.key, *_search(self._encode, member, at, radius, box, unit, count, any, farthest)]
         found = await self.store.run([*argv, b"WITHDIST", b"WITHCOORD"])
         return [GeoPlace(self._decode(member), float(distance), Coordinates(*map(float, position)))
                 for member, distance, position in found]  # fmt: skip
@@ -75,7 +75,7 @@ class AsyncGeo(AsyncStoredKey[V]):
 
         distances: store distances as scores instead of positions; read them with `store.zset(target.key)`.
         """
-        words = self._search(member, at, radius, box, unit, count, any, farthest)
+        words = _search(self._encode, member, at, radius, box, unit, count, any, farthest)
         argv = [b"GEOSEARCHSTORE", key_in(target, "target", AsyncGeo), self.key, *words]
         return int(await self.store.run([*argv, b"STOREDIST"] if flag(distances, "distances") else argv))
 
@@ -86,30 +86,3 @@ class AsyncGeo(AsyncStoredKey[V]):
     async def size(self) -> int:
         """Return the number of members (ZCARD). O(1)"""
         return int(await self.store.run([b"ZCARD", self.key]))
-
-    def _search(self, member: Any, at: tuple[float, float] | None, radius: float | None,
-                box: tuple[float, float] | None, unit: Unit, count: int | None, any: bool,
-                farthest: bool) -> list[bytes]:  # fmt: skip
-        """Return the arguments of a search; ValueError unless there are one centre and one shape."""
-        if (member is MISSING) == (at is None):
-            raise ValueError("pass member or at")
-        if (radius is None) == (box is None):
-            raise ValueError("pass radius or box")
-        if flag(any, "any") and count is None:
-            raise ValueError("any needs a count")
-        if at is None:
-            words = [b"FROMMEMBER", self._encode(member)]
-        else:
-            words = [b"FROMLONLAT", *_pair(at, "at", "(longitude, latitude)")]
-        if box is not None:
-            words += [b"BYBOX", *_pair(box, "box", "(width, height)")]
-        else:
-            words += [b"BYRADIUS", number_of(radius, "radius")]
-        words.append(one_of(unit, "unit", _UNITS).encode())
-        if not any:
-            words.append(b"DESC" if flag(farthest, "farthest") else b"ASC")
-        if count is not None:
-            words += [b"COUNT", integer_of(count, "count", 1)]
-        if any:
-            words.append(b"ANY")
-        return words

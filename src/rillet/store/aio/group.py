@@ -47,7 +47,7 @@ from rillet.store.consuming.delivery_options import STOP_CHECK, DeliveryOptions,
 from rillet.store.consuming.leases import Leases
 from rillet.store.consuming.prefetch import Prefetched
 from rillet.store.entry import T, Where, stream_part
-from rillet.store.group import _NO_KEY, _entries_read, count_collected
+from rillet.store.group import _NO_KEY, _entries_read, _receiver, _settled_id, count_collected
 from rillet.store.info_records import (
     ConsumerInfo,
     GroupInfo,
@@ -361,12 +361,6 @@ class AsyncGroup(PublicNames, Generic[T]):
 
     def __repr__(self) -> str:
         return f"AsyncGroup({self.stream.name!r}, {self.name!r})"
-
-
-def _receiver(consumer: str | bytes | AsyncConsumer[Any], parameter: str) -> bytes:
-    """Return the name of a consumer that receives messages."""
-    key = getattr(consumer, "key", None)
-    return key if isinstance(key, bytes) else encode_name(consumer, parameter)
 
 
 class AsyncMessageReader(PublicNames, Generic[T]):
@@ -711,12 +705,6 @@ def _checked(messages: Sequence[AsyncMessage[Any]]) -> Sequence[AsyncMessage[Any
         if not isinstance(message, AsyncMessage):
             raise TypeError(f"one of messages must be a Message of a consumer, not {message!r:.200}")
     return messages
-
-
-def _settled_id(message: AsyncMessage[Any]) -> bytes:
-    """Return the ID of a message that is acknowledged or released now, and note this."""
-    message.settled = True
-    return message.raw_id
 
 
 class AsyncMultiConsumer(AsyncMessageReader[T]):

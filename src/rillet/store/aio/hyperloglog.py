@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from rillet.store.aio.stored_key import AsyncStoredKey, key_in
+from rillet.store.aio.stored_key import AsyncStoredKey
 from rillet.store.arguments.argument_checks import values_of
-from rillet.store.types.stored_key import V
+from rillet.store.types.stored_key import V, key_in
 
 
 class AsyncHyperLogLog(AsyncStoredKey[V]):

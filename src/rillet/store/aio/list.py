@@ -10,11 +10,10 @@ from typing import Any, overload
 
 from rillet.errors import CommandError
 from rillet.store.aio.sortable import AsyncSortable
-from rillet.store.aio.stored_key import key_in
 from rillet.store.arguments.argument_checks import integer_of, one_of, values_of, whole_number
 from rillet.store.arguments.durations import Seconds
 from rillet.store.types.list import _LISTS_ENDS, End, T, _ends, _pop_arguments, _position
-from rillet.store.types.stored_key import MISSING, PAGE, V, seconds_of
+from rillet.store.types.stored_key import MISSING, PAGE, V, key_in, seconds_of
 
 
 class AsyncList(AsyncSortable[V]):

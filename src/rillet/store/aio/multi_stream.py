@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rillet.store.aio.group import AsyncMultiConsumer
 from rillet.store.aio.stream import AsyncStream
-from rillet.store.arguments.argument_checks import flag, integer_of, items_of
-from rillet.store.arguments.durations import Seconds, milliseconds_in
+from rillet.store.arguments.argument_checks import flag, items_of
+from rillet.store.arguments.durations import Seconds
 from rillet.store.arguments.encoding import decode, encode_name
 from rillet.store.arguments.positions import Position, encode_after
-from rillet.store.arguments.slots import by_slot
 from rillet.store.entry import Entry, stream_parts
-from rillet.store.multi_stream import Positions
+from rillet.store.multi_stream import Positions, read_commands
 
 if TYPE_CHECKING:
     from rillet.store.aio.store import AsyncStore
@@ -34,22 +33,11 @@ async def read(store: AsyncStore, after: Positions, count: int | None,
         raise ValueError("pass at least one stream and the position after which to read it: {'orders': '0'}")
     found: dict[str, list[Entry[Any]]] = {}
     streams = {key_of(stream): stream_of(store, stream) for stream in after}
-    for argv in read_commands(store, after, count, block):
+    positions = {key_of(stream): encode_after(position, "a position in after") for stream, position in after.items()}
+    for argv in read_commands(store, positions, count, block):
         for key, part in stream_parts(await store.run(argv)):
             found[decode(key)] = list(streams[key].entries_of(part))
     return found
-
-
-def read_commands(store: AsyncStore, after: Positions, count: int | None, block: Seconds | None) -> list[list[bytes]]:
-    """Return the XREAD of several streams: one command, or one for each slot of a cluster."""
-    positions = {key_of(stream): encode_after(position, "a position in after") for stream, position in after.items()}
-    argv = [b"XREAD"]
-    if count is not None:
-        argv += [b"COUNT", integer_of(count, "count", 1)]
-    if block is not None:
-        argv += [b"BLOCK", milliseconds_in(block, "block")]
-    keys = by_slot(store, list(positions), block is not None)
-    return [[*argv, b"STREAMS", *some, *(positions[key] for key in some)] for some in keys]
 
 
 def key_of(stream: StreamLike) -> bytes:

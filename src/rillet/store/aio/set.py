@@ -9,10 +9,9 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 from rillet.store.aio.sortable import AsyncSortable
-from rillet.store.aio.stored_key import key_in
 from rillet.store.arguments.argument_checks import integer_of, values_of
 from rillet.store.types.set import T, _key
-from rillet.store.types.stored_key import V
+from rillet.store.types.stored_key import V, key_in
 
 
 class AsyncSet(AsyncSortable[V]):

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rillet.store.aio.stored_key import AsyncStoredKey, key_in
+from rillet.store.aio.stored_key import AsyncStoredKey
 from rillet.store.arguments.encoding import decode
 from rillet.store.types.sortable import _options, _patterns
-from rillet.store.types.stored_key import V
+from rillet.store.types.stored_key import V, key_in
 
 if TYPE_CHECKING:
     from rillet.store.aio.list import AsyncList

@@ -6,39 +6,23 @@ Made from store/types/stored_key.py by `python -m tools.make_aio`; edit that fil
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any
 
 from rillet.store.arguments.durations import milliseconds_in
-from rillet.store.arguments.encoding import decode, encode_name, located_encoder
-from rillet.store.codecs import Codec, text
-from rillet.store.types.stored_key import PAGE, V, _located, ttl_of, unix_milliseconds_of
+from rillet.store.arguments.encoding import encode_name
+from rillet.store.types.stored_key import PAGE, CodedKey, V, ttl_of, unix_milliseconds_of
 
 if TYPE_CHECKING:
     from rillet.store.aio.store import AsyncStore
 
 
-class AsyncStoredKey(Generic[V]):
+class AsyncStoredKey(CodedKey[V]):
     """A key of a store, with a codec for its values. Two objects are of the same data if store and key are equal."""
 
-    __slots__ = ("_decode", "_encode", "codec", "key", "store")
-
-    def __init__(self, store: AsyncStore, name: str | bytes, codec: Codec[V]) -> None:
-        self.store = store
-        self.key = encode_name(name, "name")
-        self.codec = codec
-        if not callable(getattr(codec, "encode", None)) or not callable(getattr(codec, "decode", None)):
-            raise TypeError(f"codec must have encode and decode, as those of rillet.codecs have, not {codec!r:.200}")
-        self._encode: Callable[[V], bytes] = located_encoder(codec.encode, self.key)
-        self._decode: Callable[[bytes], V] = codec.decode
-        if codec is not text:
-            self._decode = _located(codec.decode, self.key)
-
-    @property
-    def name(self) -> str:
-        """The name of the key as text."""
-        return decode(self.key)
+    __slots__ = ()
+    store: AsyncStore
 
     # -- the key -------------------------------------------------------------------------------------
 
@@ -76,23 +60,3 @@ class AsyncStoredKey(Generic[V]):
             cursor, page = await self.store.run([command, self.key, cursor, *glob, b"COUNT", b"%d" % PAGE])
             yield page
             more = cursor != b"0"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.store, self.key, self.codec)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r})"
-
-
-def same_data(one: AsyncStoredKey[Any], other: object) -> bool:
-    """Return whether an object is of the same class, store and key, with an equal codec."""
-    return (
-        isinstance(other, type(one)) and one.store is other.store and one.key == other.key and one.codec == other.codec
-    )
-
-
-def key_in(other: Any, name: str, kind: type[AsyncStoredKey[Any]]) -> bytes:
-    """Return the key of another object of the same class; TypeError for anything else, such as its name."""
-    if not isinstance(other, kind):
-        raise TypeError(f"{name} must be a {kind.__name__} of the store, not {other!r:.200}")
-    return other.key

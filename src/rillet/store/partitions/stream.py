@@ -96,10 +96,10 @@ class PartitionedStream(PublicNames, Generic[T]):
         entry, also after a `repartition`; see Stream.add. A message ID is known in the partition of its entry.
         delay, at: append the entry so many seconds later, or at a time, by the clock of the store; return that time.
         """
-        options, due = self._options(maxlen, minid, approximate, limit, delay, at)
+        options, due = _add_options(maxlen, minid, approximate, limit, delay, at)
         if due is not None or idmp is not None or idmpauto is not None:
             ids = None if idmp is None else _one_of(idmp)
-            return self._send(options, due, [(fields, self._producer(due, ids, idmpauto))])[0]
+            return self._send(options, due, [(fields, _producer(due, ids, idmpauto))])[0]
         while True:
             layout = self._current()
             argv = self._command(layout, options, None, fields)
@@ -139,35 +139,18 @@ class PartitionedStream(PublicNames, Generic[T]):
         entry is rejected, the other entries of its batch are added, and the error is raised. idmp: the producer, and an
         iterable with the message ID of each entry.
         """
-        options, due = self._options(maxlen, minid, approximate, limit, delay, at)
+        options, due = _add_options(maxlen, minid, approximate, limit, delay, at)
         batch = whole_number(batch, "batch", 1)
         numbers = None if idmp is None else message_ids_of(idmp)
         ids = None if idmp is None or numbers is None else (idmp[0], numbers)
         made: list[Any] = []
         waiting: list[tuple[T, list[bytes]]] = []
         for fields in items_of(entries, "entries", "entries"):
-            waiting.append((fields, self._producer(due, ids, idmpauto)))
+            waiting.append((fields, _producer(due, ids, idmpauto)))
             if len(waiting) >= batch:
                 made += self._send(options, due, waiting)
                 waiting = []
         return made + self._send(options, due, waiting)
-
-    def _options(
-        self, maxlen: int | None, minid: Position | None, approximate: bool, limit: int | None,
-        delay: Seconds | None, at: datetime | None,
-    ) -> tuple[list[bytes], tuple[bytes, int] | None]:  # fmt: skip
-        """Return the options of XADD, and when the entries are due; None for now."""
-        later = delay is not None or at is not None
-        return add_arguments(later, None, maxlen, minid, approximate, limit), due_time(delay, at) if later else None
-
-    def _producer(self, due: tuple[bytes, int] | None, ids: tuple[Value, Iterator[Value]] | None,
-                  auto: Value | None) -> list[bytes]:  # fmt: skip
-        """Return the options of the next entry of a producer, none without one."""
-        if ids is None and auto is None:
-            return []
-        if due is not None:
-            raise ValueError("idmp and idmpauto cannot be combined with delay and at: the entry is added later")
-        return producer_arguments(None if ids is None else (ids[0], next_message_id(ids[1])), auto)
 
     def _send(self, options: list[bytes], due: tuple[bytes, int] | None,
               entries: list[tuple[T, list[bytes]]]) -> list[Any]:  # fmt: skip
@@ -427,3 +410,22 @@ class _Merge:
             if not self._pages[key]:
                 return found
             heapreplace(heads, (self._pages[key][-1][0], key))
+
+
+def _add_options(
+    maxlen: int | None, minid: Position | None, approximate: bool, limit: int | None,
+    delay: Seconds | None, at: datetime | None,
+) -> tuple[list[bytes], tuple[bytes, int] | None]:  # fmt: skip
+    """Return the options of XADD, and when the entries are due; None for now."""
+    later = delay is not None or at is not None
+    return add_arguments(later, None, maxlen, minid, approximate, limit), due_time(delay, at) if later else None
+
+
+def _producer(due: tuple[bytes, int] | None, ids: tuple[Value, Iterator[Value]] | None,
+              auto: Value | None) -> list[bytes]:  # fmt: skip
+    """Return the options of the next entry of a producer, none without one."""
+    if ids is None and auto is None:
+        return []
+    if due is not None:
+        raise ValueError("idmp and idmpauto cannot be combined with delay and at: the entry is added later")
+    return producer_arguments(None if ids is None else (ids[0], next_message_id(ids[1])), auto)

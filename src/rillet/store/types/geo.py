@@ -14,7 +14,7 @@ by up to 0.5%.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, Literal, NamedTuple
 
 from rillet.store.arguments.argument_checks import flag, integer_of, items_of, number_of, one_of, values_of
@@ -87,7 +87,7 @@ class Geo(StoredKey[V]):
         farthest first. count: at most so many; any: the first ones found, which need not be the nearest.
         CommandError if the member is missing. O(places in and around the shape)
         """
-        argv = [b"GEOSEARCH", self.key, *self._search(member, at, radius, box, unit, count, any, farthest)]
+        argv = [b"GEOSEARCH", self.key, *_search(self._encode, member, at, radius, box, unit, count, any, farthest)]
         found = self.store.run([*argv, b"WITHDIST", b"WITHCOORD"])
         return [GeoPlace(self._decode(member), float(distance), Coordinates(*map(float, position)))
                 for member, distance, position in found]  # fmt: skip
@@ -100,7 +100,7 @@ class Geo(StoredKey[V]):
 
         distances: store distances as scores instead of positions; read them with `store.zset(target.key)`.
         """
-        words = self._search(member, at, radius, box, unit, count, any, farthest)
+        words = _search(self._encode, member, at, radius, box, unit, count, any, farthest)
         argv = [b"GEOSEARCHSTORE", key_in(target, "target", Geo), self.key, *words]
         return int(self.store.run([*argv, b"STOREDIST"] if flag(distances, "distances") else argv))
 
@@ -112,32 +112,33 @@ class Geo(StoredKey[V]):
         """Return the number of members (ZCARD). O(1)"""
         return int(self.store.run([b"ZCARD", self.key]))
 
-    def _search(self, member: Any, at: tuple[float, float] | None, radius: float | None,
-                box: tuple[float, float] | None, unit: Unit, count: int | None, any: bool,
-                farthest: bool) -> list[bytes]:  # fmt: skip
-        """Return the arguments of a search; ValueError unless there are one centre and one shape."""
-        if (member is MISSING) == (at is None):
-            raise ValueError("pass member or at")
-        if (radius is None) == (box is None):
-            raise ValueError("pass radius or box")
-        if flag(any, "any") and count is None:
-            raise ValueError("any needs a count")
-        if at is None:
-            words = [b"FROMMEMBER", self._encode(member)]
-        else:
-            words = [b"FROMLONLAT", *_pair(at, "at", "(longitude, latitude)")]
-        if box is not None:
-            words += [b"BYBOX", *_pair(box, "box", "(width, height)")]
-        else:
-            words += [b"BYRADIUS", number_of(radius, "radius")]
-        words.append(one_of(unit, "unit", _UNITS).encode())
-        if not any:
-            words.append(b"DESC" if flag(farthest, "farthest") else b"ASC")
-        if count is not None:
-            words += [b"COUNT", integer_of(count, "count", 1)]
-        if any:
-            words.append(b"ANY")
-        return words
+
+def _search(encode: Callable[[Any], bytes], member: Any, at: tuple[float, float] | None, radius: float | None,
+            box: tuple[float, float] | None, unit: Unit, count: int | None, any: bool,
+            farthest: bool) -> list[bytes]:  # fmt: skip
+    """Return the arguments of a search; ValueError unless there are one centre and one shape."""
+    if (member is MISSING) == (at is None):
+        raise ValueError("pass member or at")
+    if (radius is None) == (box is None):
+        raise ValueError("pass radius or box")
+    if flag(any, "any") and count is None:
+        raise ValueError("any needs a count")
+    if at is None:
+        words = [b"FROMMEMBER", encode(member)]
+    else:
+        words = [b"FROMLONLAT", *_pair(at, "at", "(longitude, latitude)")]
+    if box is not None:
+        words += [b"BYBOX", *_pair(box, "box", "(width, height)")]
+    else:
+        words += [b"BYRADIUS", number_of(radius, "radius")]
+    words.append(one_of(unit, "unit", _UNITS).encode())
+    if not any:
+        words.append(b"DESC" if flag(farthest, "farthest") else b"ASC")
+    if count is not None:
+        words += [b"COUNT", integer_of(count, "count", 1)]
+    if any:
+        words.append(b"ANY")
+    return words
 
 
 def _pair(pair: Any, name: str, parts: str) -> Iterator[bytes]:

@@ -27,6 +27,7 @@ from rillet.store.codecs import Codec, text
 from rillet.store.transports.transport import raised
 
 if TYPE_CHECKING:
+    from rillet.store.arguments.slots import HasTransport
     from rillet.store.store import Store
 
 V = TypeVar("V")
@@ -34,12 +35,12 @@ PAGE = 1000  # elements per reply while iterating
 MISSING: Any = object()  # the default of arguments for which None is a value
 
 
-class StoredKey(Generic[V]):
-    """A key of a store, with a codec for its values. Two objects are of the same data if store and key are equal."""
+class CodedKey(Generic[V]):
+    """A key and the codec of its values: the part of a StoredKey that runs no commands."""
 
     __slots__ = ("_decode", "_encode", "codec", "key", "store")
 
-    def __init__(self, store: Store, name: str | bytes, codec: Codec[V]) -> None:
+    def __init__(self, store: HasTransport, name: str | bytes, codec: Codec[V]) -> None:
         self.store = store
         self.key = encode_name(name, "name")
         self.codec = codec
@@ -54,6 +55,19 @@ class StoredKey(Generic[V]):
     def name(self) -> str:
         """The name of the key as text."""
         return decode(self.key)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.store, self.key, self.codec)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+
+class StoredKey(CodedKey[V]):
+    """A key of a store, with a codec for its values. Two objects are of the same data if store and key are equal."""
+
+    __slots__ = ()
+    store: Store
 
     # -- the key -------------------------------------------------------------------------------------
 
@@ -92,12 +106,6 @@ class StoredKey(Generic[V]):
             yield page
             more = cursor != b"0"
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.store, self.key, self.codec)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r})"
-
 
 def _located(read: Callable[[bytes], V], key: bytes) -> Callable[[bytes], V]:
     """Return a decoder whose errors contain the key."""
@@ -111,7 +119,7 @@ def _located(read: Callable[[bytes], V], key: bytes) -> Callable[[bytes], V]:
     return located
 
 
-def same_data(one: StoredKey[Any], other: object) -> bool:
+def same_data(one: CodedKey[Any], other: object) -> bool:
     """Return whether an object is of the same class, store and key, with an equal codec."""
     return (
         isinstance(other, type(one)) and one.store is other.store and one.key == other.key and one.codec == other.codec
@@ -152,7 +160,7 @@ def set_options(expire: float | timedelta | None, expire_at: datetime | None, ke
     return options
 
 
-def key_in(other: Any, name: str, kind: type[StoredKey[Any]]) -> bytes:
+def key_in(other: Any, name: str, kind: type[CodedKey[Any]]) -> bytes:
     """Return the key of another object of the same class; TypeError for anything else, such as its name."""
     if not isinstance(other, kind):
         raise TypeError(f"{name} must be a {kind.__name__} of the store, not {other!r:.200}")

@@ -5,7 +5,7 @@ Made from store/partitions/stream.py by `python -m tools.make_aio`; edit that fi
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable
 from datetime import datetime
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
@@ -19,17 +19,17 @@ from rillet.store.aio.stream import AsyncStream
 from rillet.store.arguments.argument_checks import flag, items_of, whole_number
 from rillet.store.arguments.durations import Seconds
 from rillet.store.arguments.encoding import Value, decode, encode_name, find_field, parse_id
-from rillet.store.arguments.policies import add_arguments, message_ids_of, next_message_id, producer_arguments
+from rillet.store.arguments.policies import message_ids_of
 from rillet.store.arguments.positions import Position, encode_position
 from rillet.store.arguments.retention import not_retained, retention_arguments
 from rillet.store.command_steps import Commands
 from rillet.store.consuming.atomic_steps import MOST_WORDS
-from rillet.store.consuming.delays import WAITING, DelayedEntry, delayed_of, due_time, moment, waiting_command
+from rillet.store.consuming.delays import WAITING, DelayedEntry, delayed_of, moment, waiting_command
 from rillet.store.entry import Entry, T
 from rillet.store.info_records import Retention, merged
 from rillet.store.partitions.layout import MOST_PARTITIONS, Layout, is_sealed
 from rillet.store.partitions.scripts import add_later
-from rillet.store.partitions.stream import _Merge, _one_of
+from rillet.store.partitions.stream import _add_options, _Merge, _one_of, _producer
 from rillet.store.partitions.upkeep import (
     deleted,
     described,
@@ -97,10 +97,10 @@ class AsyncPartitionedStream(PublicNames, Generic[T]):
         entry, also after a `repartition`; see AsyncStream.add. A message ID is known in the partition of its entry.
         delay, at: append the entry so many seconds later, or at a time, by the clock of the store; return that time.
         """
-        options, due = self._options(maxlen, minid, approximate, limit, delay, at)
+        options, due = _add_options(maxlen, minid, approximate, limit, delay, at)
         if due is not None or idmp is not None or idmpauto is not None:
             ids = None if idmp is None else _one_of(idmp)
-            return (await self._send(options, due, [(fields, self._producer(due, ids, idmpauto))]))[0]
+            return (await self._send(options, due, [(fields, _producer(due, ids, idmpauto))]))[0]
         while True:
             layout = await self._current()
             argv = self._command(layout, options, None, fields)
@@ -140,35 +140,18 @@ class AsyncPartitionedStream(PublicNames, Generic[T]):
         entry is rejected, the other entries of its batch are added, and the error is raised. idmp: the producer, and an
         iterable with the message ID of each entry.
         """
-        options, due = self._options(maxlen, minid, approximate, limit, delay, at)
+        options, due = _add_options(maxlen, minid, approximate, limit, delay, at)
         batch = whole_number(batch, "batch", 1)
         numbers = None if idmp is None else message_ids_of(idmp)
         ids = None if idmp is None or numbers is None else (idmp[0], numbers)
         made: list[Any] = []
         waiting: list[tuple[T, list[bytes]]] = []
         for fields in items_of(entries, "entries", "entries"):
-            waiting.append((fields, self._producer(due, ids, idmpauto)))
+            waiting.append((fields, _producer(due, ids, idmpauto)))
             if len(waiting) >= batch:
                 made += await self._send(options, due, waiting)
                 waiting = []
         return made + await self._send(options, due, waiting)
-
-    def _options(
-        self, maxlen: int | None, minid: Position | None, approximate: bool, limit: int | None,
-        delay: Seconds | None, at: datetime | None,
-    ) -> tuple[list[bytes], tuple[bytes, int] | None]:  # fmt: skip
-        """Return the options of XADD, and when the entries are due; None for now."""
-        later = delay is not None or at is not None
-        return add_arguments(later, None, maxlen, minid, approximate, limit), due_time(delay, at) if later else None
-
-    def _producer(self, due: tuple[bytes, int] | None, ids: tuple[Value, Iterator[Value]] | None,
-                  auto: Value | None) -> list[bytes]:  # fmt: skip
-        """Return the options of the next entry of a producer, none without one."""
-        if ids is None and auto is None:
-            return []
-        if due is not None:
-            raise ValueError("idmp and idmpauto cannot be combined with delay and at: the entry is added later")
-        return producer_arguments(None if ids is None else (ids[0], next_message_id(ids[1])), auto)
 
     async def _send(self, options: list[bytes], due: tuple[bytes, int] | None,
                     entries: list[tuple[T, list[bytes]]]) -> list[Any]:  # fmt: skip
