@@ -81,7 +81,7 @@ from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:
     from rillet.store.handling import Handled
-    from rillet.store.message import AnyConsumer
+    from rillet.store.message import AnyConsumer, AnyStream
     from rillet.store.store import Store
     from rillet.store.stream import Stream
 
@@ -89,17 +89,14 @@ if TYPE_CHECKING:
 _NO_KEY = "ERR no such key"
 
 
-class Group(PublicNames, Generic[T]):
-    """A consumer group of a stream: `last-delivered-id`, consumers, and pending entries.
-
-    start, entries_read: the position of a group that `create` or the first read creates; see Stream.group.
-    """
+class GroupCommands(PublicNames, Generic[T]):
+    """A group's name and position: the part of a Group that runs no commands."""
 
     __slots__ = ("stream", "name", "key", "store", "start", "entries_read", "has_retries", "in_order", "token",
                  "_creates")  # fmt: skip
 
     def __init__(
-        self, stream: Stream[T], name: str | bytes, start: Position = "0", entries_read: int | None = None,
+        self, stream: AnyStream, name: str | bytes, start: Position = "0", entries_read: int | None = None,
         create: bool = False,
     ) -> None:  # fmt: skip
         self.stream = stream
@@ -109,9 +106,36 @@ class Group(PublicNames, Generic[T]):
         self.in_order = False  # whether a loop with order_by reads the group through this object
         self.token: bytes | None = None  # of a partition's owner (rillet.store.partitions)
         self._creates = create  # whether the next read or claim creates a missing group
-        self.store: Store = stream.store
+        self.store = stream.store
         self.key = encode_name(name, "name")
         self.name = decode(self.key)
+
+    def pending_command(self, count: int, consumer: str | bytes | None, idle: Seconds, start: Position,
+                        end: Position) -> list[bytes]:  # fmt: skip
+        """Return the XPENDING command that `pending` sends."""
+        argv = [b"XPENDING", self.stream.key, self.key]
+        at_least = milliseconds_in(idle, "idle")
+        if at_least != b"0":  # an option since Redis 6.2
+            argv += [b"IDLE", at_least]
+        argv += [encode_position(start, "start"), encode_position(end, "end"), integer_of(count, "count", 0)]
+        return argv if consumer is None else [*argv, encode_name(consumer, "consumer")]
+
+    def _no_group(self) -> NoGroup:
+        return NoGroup(f"No such key '{self.stream.name}' or consumer group '{self.name}'")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.stream.name!r}, {self.name!r})"
+
+
+class Group(GroupCommands[T]):
+    """A consumer group of a stream: `last-delivered-id`, consumers, and pending entries.
+
+    start, entries_read: the position of a group that `create` or the first read creates; see Stream.group.
+    """
+
+    __slots__ = ()
+    store: Store
+    stream: Stream[T]
 
     # -- messages --------------------------------------------------------------------------------------
 
@@ -329,9 +353,6 @@ class Group(PublicNames, Generic[T]):
                 return one
         raise self._no_group()
 
-    def _no_group(self) -> NoGroup:
-        return NoGroup(f"No such key '{self.stream.name}' or consumer group '{self.name}'")
-
     @property
     def lag(self) -> int | None:
         """The number of entries that were not delivered yet; None if unknown (see GroupInfo); NoGroup as for `info`."""
@@ -367,24 +388,11 @@ class Group(PublicNames, Generic[T]):
         """Return up to `count` pending messages, lowest ID first; idle: the minimum seconds since delivery."""
         return pending_of(self.store.run(self.pending_command(count, consumer, idle, start, end)))
 
-    def pending_command(self, count: int, consumer: str | bytes | None, idle: Seconds, start: Position,
-                        end: Position) -> list[bytes]:  # fmt: skip
-        """Return the XPENDING command that `pending` sends."""
-        argv = [b"XPENDING", self.stream.key, self.key]
-        at_least = milliseconds_in(idle, "idle")
-        if at_least != b"0":  # an option since Redis 6.2
-            argv += [b"IDLE", at_least]
-        argv += [encode_position(start, "start"), encode_position(end, "end"), integer_of(count, "count", 0)]
-        return argv if consumer is None else [*argv, encode_name(consumer, "consumer")]
-
     def _repr_html_(self) -> str:
         """Return what a notebook shows; see rillet.store.display.html."""
         from rillet.store.display.html import group_html
 
         return group_html(self)
-
-    def __repr__(self) -> str:
-        return f"Group({self.stream.name!r}, {self.name!r})"
 
 
 def _receiver(consumer: str | bytes | AnyConsumer, parameter: str) -> bytes:

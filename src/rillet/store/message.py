@@ -21,9 +21,11 @@ from rillet.store.entry import Entry, T
 
 if TYPE_CHECKING:
     from rillet.store.aio.group import AsyncConsumer, AsyncGroup
+    from rillet.store.aio.stream import AsyncStream
     from rillet.store.group import Consumer, Group
     from rillet.store.stream import Stream
 
+    AnyStream: TypeAlias = Stream[Any] | AsyncStream[Any]
     AnyGroup: TypeAlias = Group[Any] | AsyncGroup[Any]
     AnyConsumer: TypeAlias = Consumer[Any] | AsyncConsumer[Any]
 

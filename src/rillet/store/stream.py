@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
+    from rillet.store.arguments.slots import HasTransport
     from rillet.store.store import Store
 
 BATCH = 1000
@@ -57,7 +58,63 @@ LAST_ID = StreamID(MAX, MAX)
 BOUNDS = (b"0-0", b"%d-%d" % LAST_ID)  # XRANGE rejects the first and the last ID after "("
 
 
-class Stream(PublicNames, Generic[T]):
+class StreamEntries(PublicNames, Generic[T]):
+    """A stream's name, and how its entries are written and read: the part of a Stream that runs no commands."""
+
+    __slots__ = ("store", "name", "key", "form", "on_invalid")
+
+    def __init__(
+        self, store: HasTransport, name: str | bytes, form: Form[T] | None = None, on_invalid: OnInvalid = "raise"
+    ) -> None:
+        self.store = store
+        self.key = encode_name(name, "name")
+        self.name = decode(self.key)
+        self.form = form
+        self.on_invalid = on_invalid
+
+    def _append(self, argv: list[bytes], fields: T) -> None:
+        """Append the fields of an entry to a command."""
+        if self.form is None:
+            append_fields(argv, fields)
+        else:
+            append_value(argv, fields, self.form, self.name)
+
+    def _delayed(self, options: Sequence[bytes], fields: T) -> list[bytes]:
+        """Return the words of an entry that is added later."""
+        words = [*options, b"*"]
+        self._append(words, fields)
+        if len(words) > MOST_WORDS:
+            raise ValueError(f"an entry with delay or at has at most {MOST_WORDS // 2 - 5} fields")
+        return words
+
+    def _flat(self, value: T) -> list[bytes]:
+        """Return the fields of a value of a typed stream."""
+        argv: list[bytes] = []
+        self._append(argv, value)
+        return argv
+
+    def entries_of(self, rows: Any) -> Iterable[Entry[T]]:
+        """Return the entries of a reply; those of a typed stream are read one by one, and invalid ones may raise."""
+        return entries_of(rows) if self.form is None else typed_entries(rows, self.form, self.name, self.on_invalid)
+
+    def _typed(self, entries: list[Entry[T]]) -> Iterable[Entry[T]]:
+        """Return entries with their values, if the stream is typed; see `entries_of`."""
+        return entries if self.form is None else self.entries_of([(entry.raw_id, entry.flat) for entry in entries])
+
+    def read_command(self, after: Position, count: int | None, block: Seconds | None) -> list[bytes]:
+        """Return the XREAD command that `read` sends."""
+        argv: list[bytes] = [b"XREAD"]
+        if count is not None:
+            argv += [b"COUNT", integer_of(count, "count", 1)]
+        if block is not None:
+            argv += [b"BLOCK", milliseconds_in(block, "block")]
+        return [*argv, b"STREAMS", self.key, encode_after(after)]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+
+class Stream(StreamEntries[T]):
     """A stream of the store. Each method is one command, with the cost that it has in Redis.
 
     Iterating reads all entries from first to last, a thousand at a time. `stream[id]` is the entry of an ID, and
@@ -65,16 +122,8 @@ class Stream(PublicNames, Generic[T]):
     datetime, whose fraction of a millisecond is dropped.
     """
 
-    __slots__ = ("store", "name", "key", "form", "on_invalid")
-
-    def __init__(
-        self, store: Store, name: str | bytes, form: Form[T] | None = None, on_invalid: OnInvalid = "raise"
-    ) -> None:
-        self.store = store
-        self.key = encode_name(name, "name")
-        self.name = decode(self.key)
-        self.form = form
-        self.on_invalid = on_invalid
+    __slots__ = ()
+    store: Store
 
     # -- writing -------------------------------------------------------------------------------------
 
@@ -128,21 +177,6 @@ class Stream(PublicNames, Generic[T]):
         argv.append(b"*" if id is _NEW else encode_new_id(id))
         self._append(argv, fields)
         return self.store.id_of(argv)
-
-    def _delayed(self, options: Sequence[bytes], fields: T) -> list[bytes]:
-        """Return the words of an entry that is added later."""
-        words = [*options, b"*"]
-        self._append(words, fields)
-        if len(words) > MOST_WORDS:
-            raise ValueError(f"an entry with delay or at has at most {MOST_WORDS // 2 - 5} fields")
-        return words
-
-    def _append(self, argv: list[bytes], fields: T) -> None:
-        """Append the fields of an entry to a command."""
-        if self.form is None:
-            append_fields(argv, fields)
-        else:
-            append_value(argv, fields, self.form, self.name)
 
     def delayed(self, count: int = 100) -> list[DelayedEntry]:
         """Return up to `count` entries that wait until they are due, the next one first. O(log n + count)"""
@@ -224,12 +258,6 @@ class Stream(PublicNames, Generic[T]):
             if full:
                 ids += self.store.add_packed(self.key, packer)
         return ids + self.store.add_packed(self.key, packer) if packer.count else ids
-
-    def _flat(self, value: T) -> list[bytes]:
-        """Return the fields of a value of a typed stream."""
-        argv: list[bytes] = []
-        self._append(argv, value)
-        return argv
 
     def _add_later(self, entries: Any, batch: int, due: tuple[bytes, int],
                    options: Sequence[bytes]) -> list[datetime]:  # fmt: skip
@@ -400,14 +428,6 @@ class Stream(PublicNames, Generic[T]):
                 return
             first = b"(" + after
 
-    def entries_of(self, rows: Any) -> Iterable[Entry[T]]:
-        """Return the entries of a reply; those of a typed stream are read one by one, and invalid ones may raise."""
-        return entries_of(rows) if self.form is None else typed_entries(rows, self.form, self.name, self.on_invalid)
-
-    def _typed(self, entries: list[Entry[T]]) -> Iterable[Entry[T]]:
-        """Return entries with their values, if the stream is typed; see `entries_of`."""
-        return entries if self.form is None else self.entries_of([(entry.raw_id, entry.flat) for entry in entries])
-
     def get(self, id: IDLike) -> Entry[T] | None:
         """Return the entry of that ID, or None. O(log n)"""
         exact = exact_id(id)
@@ -444,15 +464,6 @@ class Stream(PublicNames, Generic[T]):
             if found or not rows:
                 return found
             after = rows[-1][0]  # all were skipped
-
-    def read_command(self, after: Position, count: int | None, block: Seconds | None) -> list[bytes]:
-        """Return the XREAD command that `read` sends."""
-        argv: list[bytes] = [b"XREAD"]
-        if count is not None:
-            argv += [b"COUNT", integer_of(count, "count", 1)]
-        if block is not None:
-            argv += [b"BLOCK", milliseconds_in(block, "block")]
-        return [*argv, b"STREAMS", self.key, encode_after(after)]
 
     def follow(self, after: Position = "$", block: Seconds = 1.0, *, stop: Stop | None = None,
                timeout: Seconds | None = None) -> Iterator[Entry[T]]:  # fmt: skip
@@ -667,9 +678,6 @@ class Stream(PublicNames, Generic[T]):
         from rillet.store.display.html import stream_html
 
         return stream_html(self)
-
-    def __repr__(self) -> str:
-        return f"Stream({self.name!r})"
 
 
 def _is_pair(item: object) -> bool:

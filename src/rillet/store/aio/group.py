@@ -14,7 +14,6 @@ from rillet.errors import (
     BusyGroup,
     CommandError,
     InvalidEntry,
-    NoGroup,
     NoPerm,
     NotSent,
     OutcomeUnknown,
@@ -47,7 +46,7 @@ from rillet.store.consuming.delivery_options import STOP_CHECK, DeliveryOptions,
 from rillet.store.consuming.leases import Leases
 from rillet.store.consuming.prefetch import Prefetched
 from rillet.store.entry import T, Where, stream_part
-from rillet.store.group import _NO_KEY, _entries_read, _receiver, _settled_id, count_collected
+from rillet.store.group import _NO_KEY, GroupCommands, _entries_read, _receiver, _settled_id, count_collected
 from rillet.store.info_records import (
     ConsumerInfo,
     GroupInfo,
@@ -71,29 +70,15 @@ if TYPE_CHECKING:
     from rillet.store.handling import Handled
 
 
-class AsyncGroup(PublicNames, Generic[T]):
+class AsyncGroup(GroupCommands[T]):
     """A consumer group of a stream: `last-delivered-id`, consumers, and pending entries.
 
     start, entries_read: the position of a group that `create` or the first read creates; see AsyncStream.group.
     """
 
-    __slots__ = ("stream", "name", "key", "store", "start", "entries_read", "has_retries", "in_order", "token",
-                 "_creates")  # fmt: skip
-
-    def __init__(
-        self, stream: AsyncStream[T], name: str | bytes, start: Position = "0", entries_read: int | None = None,
-        create: bool = False,
-    ) -> None:  # fmt: skip
-        self.stream = stream
-        self.start = start
-        self.entries_read = entries_read
-        self.has_retries = False  # whether messages of the group are known to wait for a retry (consuming/delays.py)
-        self.in_order = False  # whether a loop with order_by reads the group through this object
-        self.token: bytes | None = None  # of a partition's owner (rillet.store.partitions)
-        self._creates = create  # whether the next read or claim creates a missing group
-        self.store: AsyncStore = stream.store
-        self.key = encode_name(name, "name")
-        self.name = decode(self.key)
+    __slots__ = ()
+    store: AsyncStore
+    stream: AsyncStream[T]
 
     # -- messages --------------------------------------------------------------------------------------
 
@@ -312,9 +297,6 @@ class AsyncGroup(PublicNames, Generic[T]):
                 return one
         raise self._no_group()
 
-    def _no_group(self) -> NoGroup:
-        return NoGroup(f"No such key '{self.stream.name}' or consumer group '{self.name}'")
-
     async def lag(self) -> int | None:
         """The number of entries that were not delivered yet; None if unknown (see GroupInfo); NoGroup as for `info`."""
         return (await self.info()).lag
@@ -348,19 +330,6 @@ class AsyncGroup(PublicNames, Generic[T]):
                       start: Position = "-", end: Position = "+") -> list[PendingEntry]:  # fmt: skip
         """Return up to `count` pending messages, lowest ID first; idle: the minimum seconds since delivery."""
         return pending_of(await self.store.run(self.pending_command(count, consumer, idle, start, end)))
-
-    def pending_command(self, count: int, consumer: str | bytes | None, idle: Seconds, start: Position,
-                        end: Position) -> list[bytes]:  # fmt: skip
-        """Return the XPENDING command that `pending` sends."""
-        argv = [b"XPENDING", self.stream.key, self.key]
-        at_least = milliseconds_in(idle, "idle")
-        if at_least != b"0":  # an option since Redis 6.2
-            argv += [b"IDLE", at_least]
-        argv += [encode_position(start, "start"), encode_position(end, "end"), integer_of(count, "count", 0)]
-        return argv if consumer is None else [*argv, encode_name(consumer, "consumer")]
-
-    def __repr__(self) -> str:
-        return f"AsyncGroup({self.stream.name!r}, {self.name!r})"
 
 
 class AsyncMessageReader(PublicNames, Generic[T]):

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from rillet.errors import CommandError, NoPerm
 from rillet.keyspace.helper_keys import delayed_key
-from rillet.store import PublicNames
 from rillet.store.aio.group import AsyncGroup
 from rillet.store.arguments.argument_checks import flag, integer_of, items_of, whole_number
-from rillet.store.arguments.durations import Seconds, milliseconds_in, seconds_in
-from rillet.store.arguments.encoding import IDLike, Value, append_fields, decode, encode_id, encode_name, parse_id
+from rillet.store.arguments.durations import Seconds, seconds_in
+from rillet.store.arguments.encoding import IDLike, Value, encode_id, parse_id
 from rillet.store.arguments.policies import (
     RefPolicy,
     add_arguments,
@@ -27,7 +26,7 @@ from rillet.store.arguments.policies import (
     trim_arguments,
 )
 from rillet.store.arguments.positions import Position, encode_after, encode_new_id, encode_position, exact_id
-from rillet.store.consuming.atomic_steps import MOST_WORDS, STEP_SIZE, add_delayed, deliver_due
+from rillet.store.consuming.atomic_steps import STEP_SIZE, add_delayed, deliver_due
 from rillet.store.consuming.delays import (
     WAITING,
     DelayedEntry,
@@ -38,10 +37,9 @@ from rillet.store.consuming.delays import (
     waiting_command,
 )
 from rillet.store.consuming.delivery_options import DeliveryOptions, End, Stop
-from rillet.store.entry import Entry, T, Where, entries_of, named, stream_part
+from rillet.store.entry import Entry, T, Where, named, stream_part
 from rillet.store.info_records import GroupInfo, Retention, StreamPlaces, groups_of, places_of
-from rillet.store.stream import _NEW, _NEWEST, _NOT_LATER, BATCH, BATCH_BYTES, BOUNDS, Stream, _is_pair
-from rillet.store.typed.forms import Form, OnInvalid, append_value, typed_entries
+from rillet.store.stream import _NEW, _NEWEST, _NOT_LATER, BATCH, BATCH_BYTES, BOUNDS, Stream, StreamEntries, _is_pair
 from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:
@@ -51,23 +49,15 @@ if TYPE_CHECKING:
     from rillet.store.aio.store import AsyncStore
 
 
-class AsyncStream(PublicNames, Generic[T]):
+class AsyncStream(StreamEntries[T]):
     """A stream of the store. Each method is one command, with the cost that it has in Redis.
 
     `async for` reads all entries from first to last, a thousand at a time. Where a method accepts a range or a
     position, it accepts an ID or an aware datetime, whose fraction of a millisecond is dropped.
     """
 
-    __slots__ = ("store", "name", "key", "form", "on_invalid")
-
-    def __init__(
-        self, store: AsyncStore, name: str | bytes, form: Form[T] | None = None, on_invalid: OnInvalid = "raise"
-    ) -> None:
-        self.store = store
-        self.key = encode_name(name, "name")
-        self.name = decode(self.key)
-        self.form = form
-        self.on_invalid = on_invalid
+    __slots__ = ()
+    store: AsyncStore
 
     # -- writing -------------------------------------------------------------------------------------
 
@@ -121,21 +111,6 @@ class AsyncStream(PublicNames, Generic[T]):
         argv.append(b"*" if id is _NEW else encode_new_id(id))
         self._append(argv, fields)
         return await self.store.id_of(argv)
-
-    def _delayed(self, options: Sequence[bytes], fields: T) -> list[bytes]:
-        """Return the words of an entry that is added later."""
-        words = [*options, b"*"]
-        self._append(words, fields)
-        if len(words) > MOST_WORDS:
-            raise ValueError(f"an entry with delay or at has at most {MOST_WORDS // 2 - 5} fields")
-        return words
-
-    def _append(self, argv: list[bytes], fields: T) -> None:
-        """Append the fields of an entry to a command."""
-        if self.form is None:
-            append_fields(argv, fields)
-        else:
-            append_value(argv, fields, self.form, self.name)
 
     async def delayed(self, count: int = 100) -> list[DelayedEntry]:
         """Return up to `count` entries that wait until they are due, the next one first. O(log n + count)"""
@@ -217,12 +192,6 @@ class AsyncStream(PublicNames, Generic[T]):
             if full:
                 ids += await self.store.add_packed(self.key, packer)
         return ids + await self.store.add_packed(self.key, packer) if packer.count else ids
-
-    def _flat(self, value: T) -> list[bytes]:
-        """Return the fields of a value of a typed stream."""
-        argv: list[bytes] = []
-        self._append(argv, value)
-        return argv
 
     async def _add_later(self, entries: Any, batch: int, due: tuple[bytes, int],
                          options: Sequence[bytes]) -> list[datetime]:  # fmt: skip
@@ -394,14 +363,6 @@ class AsyncStream(PublicNames, Generic[T]):
                 return
             first = b"(" + after
 
-    def entries_of(self, rows: Any) -> Iterable[Entry[T]]:
-        """Return the entries of a reply; those of a typed stream are read one by one, and invalid ones may raise."""
-        return entries_of(rows) if self.form is None else typed_entries(rows, self.form, self.name, self.on_invalid)
-
-    def _typed(self, entries: list[Entry[T]]) -> Iterable[Entry[T]]:
-        """Return entries with their values, if the stream is typed; see `entries_of`."""
-        return entries if self.form is None else self.entries_of([(entry.raw_id, entry.flat) for entry in entries])
-
     async def get(self, id: IDLike) -> Entry[T] | None:
         """Return the entry of that ID, or None. O(log n)"""
         exact = exact_id(id)
@@ -426,15 +387,6 @@ class AsyncStream(PublicNames, Generic[T]):
             if found or not rows:
                 return found
             after = rows[-1][0]  # all were skipped
-
-    def read_command(self, after: Position, count: int | None, block: Seconds | None) -> list[bytes]:
-        """Return the XREAD command that `read` sends."""
-        argv: list[bytes] = [b"XREAD"]
-        if count is not None:
-            argv += [b"COUNT", integer_of(count, "count", 1)]
-        if block is not None:
-            argv += [b"BLOCK", milliseconds_in(block, "block")]
-        return [*argv, b"STREAMS", self.key, encode_after(after)]
 
     async def follow(self, after: Position = "$", block: Seconds = 1.0, *, stop: Stop | None = None,
                      timeout: Seconds | None = None) -> AsyncIterator[Entry[T]]:  # fmt: skip
@@ -628,6 +580,3 @@ class AsyncStream(PublicNames, Generic[T]):
     async def groups(self) -> list[GroupInfo]:
         """Return the state of each group, sorted by name (XINFO GROUPS)."""
         return groups_of(await self.store.run([b"XINFO", b"GROUPS", self.key]))
-
-    def __repr__(self) -> str:
-        return f"AsyncStream({self.name!r})"
