@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
-import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -19,7 +18,7 @@ import rillet
 from rillet import Store
 from rillet.errors import Misconf, StoreError
 from rillet.store.transports.in_process import InProcessTransport
-from tests.forked import ROOT
+from tests.forked import ran
 from tests.persistence.state import Opened
 from tests.store.process import repeat
 from tests.variants import covering
@@ -69,11 +68,9 @@ print("closed")
 @pytest.mark.parametrize(("fsync", "door"), covering(["always", "everysec", "no"], ["owner", "attached"]))
 def test_a_full_disk_rejects_writes_and_loses_none(tmp_path: Path, fsync: str, door: str) -> None:
     path = tmp_path / "store"
-    environment = {**os.environ, "PYTHONPATH": str(Path(rillet.__file__).parent.parent)}
-    told = subprocess.run([sys.executable, "-c", FULL, str(path), fsync, door], env=environment, cwd=ROOT, text=True,
-                          capture_output=True, timeout=60)  # fmt: skip
-    lines = told.stdout.splitlines()
-    assert told.returncode == 0, told.stdout + told.stderr
+    status, output, errors = ran(FULL, path, fsync, door)
+    lines = output.splitlines()
+    assert status == 0, output + errors
     if lines[0].startswith("MISCONF"):
         assert lines.pop(0) == "MISCONF Errors writing to the AOF file: File too large"
     assert lines[0] == "5"

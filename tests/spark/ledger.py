@@ -58,6 +58,7 @@ import redis
 
 import rillet
 from tests import waiting
+from tests.forked import Forked
 from tests.judge import free_port, redis_binary
 from tests.spark.ledger_settling import BATCH, Hashes, class_problems, hash_problems, order_problems, settle, times_in
 from tests.spark.standalone import Process, Standalone, below, kill, processes, running_standalone
@@ -117,14 +118,14 @@ class Server:
         self.client = redis.Redis(port=self.port, socket_timeout=10)
         self.process = self._start()
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        program = [sys.executable, "-m", "rillet", "serve"] if self.rillets else [str(redis_binary())]
+    def _start(self) -> subprocess.Popen[Any]:
         words = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--save", "",
                  "--appendonly", "yes", "--appendfsync", "always"]  # fmt: skip
-        process = subprocess.Popen(
-            [*program, *words], env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        until(lambda: answers(self.client), f"{program[-1]} to answer")
+        process: subprocess.Popen[Any] = (
+            Forked(["serve", *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) if self.rillets
+            else subprocess.Popen([str(redis_binary()), *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        )  # fmt: skip
+        until(lambda: answers(self.client), "the server to answer")
         return process
 
     def send(self, numbers: list[int]) -> None:

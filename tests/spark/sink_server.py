@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,8 +14,8 @@ from pyspark import TaskContext
 
 from rillet.spark.table_options import parse_table
 from rillet.spark.tables.writer import TableStreamingWriter
+from tests.forked import Forked
 from tests.judge import await_ready, free_port
-from tests.spark.ledger import environment
 from tests.spark.writing import in_task, writer_of
 
 SINKS: dict[str, dict[str, str]] = {
@@ -44,13 +43,13 @@ class SinkServer:
 
     def start(self) -> None:
         """Start the server on what it has saved."""
-        program = [self.binary] if self.binary else [sys.executable, "-m", "rillet", "serve"]
         self.folder.mkdir(exist_ok=True)
         words = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--save", "",
                  "--repl-diskless-sync-delay", "0"]  # fmt: skip
-        self.process = subprocess.Popen(
-            [*program, *words, *(self.words or ("--appendonly", "no"))], env=environment(),
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        words += self.words or ("--appendonly", "no")
+        self.process: subprocess.Popen[Any] = (
+            Forked(["serve", *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) if self.binary is None
+            else subprocess.Popen([self.binary, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         )  # fmt: skip
         await_ready(self.port, self.process)
 

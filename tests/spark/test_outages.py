@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +15,6 @@ import redis
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
-import rillet
 from rillet.client.connection import Connection
 from rillet.client.errors import ConnectionLost, StaysAway
 from rillet.client.redirection import Patience
@@ -25,6 +22,7 @@ from rillet.client.servers import Servers
 from rillet.spark.options import parse
 from rillet.spark.read.data_loss import DataLoss
 from rillet.spark.read.metadata import key_count
+from tests.forked import Forked
 from tests.judge import Judge, await_ready, free_port, redis_binary
 from tests.spark.calls import Query, stopped  # noqa: F401
 from tests.spark.test_page_reader import cutting_proxy
@@ -39,19 +37,20 @@ class Held:
     """A server with a log, at a port of its own, that is killed and started again."""
 
     def __init__(self, folder: Path, rillets: bool) -> None:
-        program = [sys.executable, "-m", "rillet", "serve"] if rillets else [str(redis_binary())]
+        self.rillets = rillets
         self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}"
-        self.words = [*program, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(folder), "--save", "",
+        self.words = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(folder), "--save", "",
                       "--appendonly", "yes", "--appendfsync", "always"]  # fmt: skip
         self.client = redis.Redis(port=self.port, decode_responses=True)
         self.start()
 
     def start(self, *more: str) -> None:
-        found = {**os.environ, "PYTHONPATH": str(Path(rillet.__file__).parent.parent)}
-        self.process = subprocess.Popen(
-            [*self.words, *more], env=found, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        words = [*self.words, *more]
+        self.process: subprocess.Popen[Any] = (
+            Forked(["serve", *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) if self.rillets
+            else subprocess.Popen([str(redis_binary()), *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        )  # fmt: skip
 
     def kill(self) -> None:
         self.process.kill()

@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from rillet.aio import AsyncMessage
 from rillet.errors import StoreClosed, WrongType
 from rillet.records import Handled
 from rillet.store.handling import BACKOFF
+from tests.forked import Forked
 from tests.store.conftest import only
 
 QUICK = rillet.Exponential(first=0.001, most=0.01)
@@ -279,8 +279,9 @@ def test_sigterm_lets_the_handlers_finish(
         store.stream("jobs").add_many({"n": n} for n in range(1, 2 + concurrency))
         store.stream("jobs").group("workers").create()
     program = WORKER.replace("MAIN", main).replace("CONCURRENCY", str(concurrency))
-    with subprocess.Popen([sys.executable, "-c", program, str(tmp_path / "store")], stdin=subprocess.PIPE,
-                          stdout=subprocess.PIPE, text=True) as worker:  # fmt: skip
+    with Forked(
+        [program, tmp_path / "store"], function="tests.forked:run_text", stdin=subprocess.PIPE, stderr=None
+    ) as worker:
         assert worker.stdin is not None
         assert worker.stdout is not None
         assert worker.stdout.readline().startswith("begin")

@@ -17,6 +17,7 @@ from rillet import Store
 from rillet.errors import OutcomeUnknown
 from rillet.store.aio import AsyncStore
 from rillet.store.transports.connected import AttachedTransport
+from tests.forked import Forked
 from tests.store.owner_processes import announced_pid, await_end, end
 from tests.variants import covering
 
@@ -38,10 +39,7 @@ MESSAGES = 400
 
 
 def start(folder: Path, name: str) -> subprocess.Popen[str]:
-    worker = subprocess.Popen(
-        [sys.executable, "-c", WORKER, str(folder), name], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env={**os.environ, "PYTHONPATH": str(Path(rillet.__file__).parent.parent)},
-    )  # fmt: skip
+    worker = Forked([WORKER, folder, name], function="tests.forked:run_text")
     assert worker.stdout is not None
     assert worker.stdout.readline() == "ready\n"
     return worker

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import logging
-import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -18,6 +15,7 @@ import pytest
 import rillet
 from rillet import Store
 from rillet.store.group import Group
+from tests.forked import Forked
 from tests.judge import Judge
 from tests.model.ownership import KINDS, OF_PROCESSES, world
 from tests.store.conftest import FEW, Frontend, only
@@ -140,14 +138,10 @@ for message in consumer.messages(claim_idle=60, max_deliveries=int(sys.argv[3]),
 
 
 def _killed(where: str, how: str, limit: int) -> None:
-    source = os.pathsep.join((str(Path(rillet.__file__).parent.parent), str(Path(__file__).parents[2])))
-    with subprocess.Popen(
-        [sys.executable, "-c", WORKER, where, how, str(limit)], env={**os.environ, "PYTHONPATH": source},
-        stdout=subprocess.PIPE,
-    ) as process:
+    with Forked([WORKER, where, how, limit], function="tests.forked:run_text", stderr=None) as process:
         assert process.stdout is not None
         if how == "inside":
-            assert process.stdout.readline() == b"inside\n"
+            assert process.stdout.readline() == "inside\n"
             process.send_signal(signal.SIGKILL)
         process.wait(60)
 

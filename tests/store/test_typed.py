@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -21,6 +19,7 @@ import pytest
 from rillet import Message, Store, Stream
 from rillet.errors import InvalidEntry, InvalidValue, WrongType
 from rillet.store import codecs
+from tests.forked import ran
 from tests.store.conftest import Frontend, only
 
 
@@ -352,12 +351,9 @@ def test_a_worker_process_that_ends_at_each_error_handles_all_valid_messages(tmp
     path = str(tmp_path / "store")
     with rillet.open(path) as store:
         ids = store.stream("s").add_many([BAD, one(1), BAD, one(2), BAD])
-    runs = [
-        subprocess.run([sys.executable, "-c", WORKER, path], capture_output=True, text=True, timeout=60, check=False)
-        for _ in range(4)
-    ]
-    assert [(run.returncode, run.stdout.split()) for run in runs] == [(1, []), (1, ["1"]), (1, ["2"]), (0, [])]
-    assert ["InvalidEntry: stream 's', entry" in run.stderr for run in runs] == [True, True, True, False]
+    runs = [ran(WORKER, path) for _ in range(4)]
+    assert [(status, output.split()) for status, output, _ in runs] == [(1, []), (1, ["1"]), (1, ["2"]), (0, [])]
+    assert ["InvalidEntry: stream 's', entry" in errors for _, _, errors in runs] == [True, True, True, False]
     with rillet.open(path) as store:
         assert [pending.id for pending in store.stream("s").group("g").pending()] == [ids[0], ids[2], ids[4]]
 

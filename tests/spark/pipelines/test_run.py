@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 from argparse import SUPPRESS
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from rillet.cli.pipeline import PIPELINES
 from rillet.spark.pipelines import jobs
 from rillet.spark.pipelines.jobs import Job, served
 from tests import waiting
+from tests.forked import Forked
 from tests.judge import Judge, free_port, redis_binary
 from tests.spark.sink_server import SinkServer
 
@@ -76,8 +76,7 @@ def values(port: int) -> dict[str, dict[str, float]]:
 @contextmanager
 def command(*words: str) -> Iterator[subprocess.Popen[str]]:
     """Run `rillet pipeline ...` as a process."""
-    line = [sys.executable, "-m", "rillet", "pipeline", *words]
-    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with Forked(["pipeline", *words]) as process:
         try:
             yield process
         finally:
