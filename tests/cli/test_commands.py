@@ -196,11 +196,8 @@ class Terminal:
 
     def __init__(self, words: list[str], home: Path) -> None:
         self.fd, end = pty.openpty()
-        folder = str(Path(rillet.__file__).parent.parent)
-        environment = {"PATH": os.environ["PATH"], "TERM": "xterm", "HOME": str(home), "PYTHONPATH": folder}
-        program = [sys.executable, "-c", "import sys; from rillet.cli import main; sys.exit(main(sys.argv[1:]))"]
-        self.process = subprocess.Popen([*program, *words], stdin=end, stdout=end, stderr=end, env=environment,
-                                        cwd=home, start_new_session=True)  # fmt: skip
+        self.process = Forked(words, stdin=end, stdout=end, stderr=end, cwd=home,
+                              environment={"TERM": "xterm", "HOME": str(home), "NO_COLOR": ""})  # fmt: skip
         os.close(end)
         self.shown = ""
 

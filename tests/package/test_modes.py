@@ -49,7 +49,7 @@ def imports_the_shim(tree: ast.Module) -> bool:
 def typed_sources() -> dict[str, ast.Module]:
     """Return the syntax tree of each file that imports the shim, by its name in the list."""
     sources = {p.relative_to(SRC).with_suffix("").as_posix(): p.read_text() for p in SRC.rglob("*.py")}
-    trees = {name: ast.parse(source) for name, source in sources.items() if "cython" in source}
+    trees = {name: ast.parse(source) for name, source in sources.items() if "rillet._cython" in source}
     return {name: tree for name, tree in trees.items() if imports_the_shim(tree)}
 
 

@@ -33,7 +33,7 @@ from rillet.store.consuming.delivery_options import DeliveryOptions, End
 from rillet.store.message import Delivered
 from rillet.store.stream import Stream
 from rillet.testing.clock import StoreClock
-from tests.store.conftest import Frontend
+from tests.store.conftest import FEW, Frontend
 
 NAMES = "abc"
 LEASES = (2, 6)  # claim_idle, in units
@@ -307,6 +307,7 @@ def test_nothing_is_lost_or_early(seed: int) -> None:
     _round(seed)
 
 
+@FEW
 def test_nothing_is_lost_or_early_on_a_real_clock(frontend: Frontend) -> None:
     for seed in range(3):
         _real_round(frontend.store, seed)

@@ -22,6 +22,7 @@ from tests.commands.test_lag import some_command
 from tests.differential.wire import Local
 from tests.judge import redis_binary, running_redis
 from tests.persistence.state import Opened
+from tests.variants import by_speed
 
 START = ("XADD s 1-0 f v", "XGROUP CREATE s g 0", "XGROUP CREATE s h 0")
 LATE = 1_800_000_000_000
@@ -62,7 +63,7 @@ def _work(store: Store, seed: int) -> None:
 
 @pytest.mark.parametrize("compat", COMPATS)
 def test_a_restart_keeps_the_counters_of_groups(tmp_path: Path, compat: str) -> None:
-    for seed in range(4):
+    for seed in range(by_speed(1, 1, 4)):
         path = tmp_path / f"{seed}"
         with rillet.open(path, compat=compat) as store:
             _work(store, seed)

@@ -12,6 +12,7 @@ from rillet.store.aio import AsyncGroup, AsyncStore, AsyncStream
 from tests.cluster import Cluster
 from tests.judge import redis_binary, running_redis
 from tests.store.conftest import Frontend, only
+from tests.store.test_patience import wait
 
 HOSTILE = "<script>alert('x')</script>&\"\n\x1b[2J\u202e"
 
@@ -158,12 +159,13 @@ def test_a_typed_stream_with_an_invalid_entry(frontend: Frontend) -> None:
     assert not frontend.store.stream("dead").exists()
 
 
-def test_a_server_that_ended() -> None:
+def test_a_server_that_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     if redis_binary() is None:
         pytest.skip("redis-server is not installed")
     with running_redis() as judge:
         store = rillet.connect(f"redis://127.0.0.1:{judge.port}")
         stream = fill(store)
+    wait(monkeypatch, 0.1)
     with store:
         for shown in (store, stream):
             assert cells(shown)[1].startswith(("StoreError", "NotSent", "NoConnection", "OutcomeUnknown"))

@@ -19,7 +19,7 @@ import pytest
 import rillet
 from rillet import Store
 from rillet.errors import CommandError, StoreError
-from tests.store.conftest import IN_PROCESS, Frontend, only
+from tests.store.conftest import FEW, IN_PROCESS, Frontend, only
 from tests.store.process import Other
 
 MANY = 10_000
@@ -76,6 +76,7 @@ async def _wait_and_wake(store: Store, count: int) -> None:
     await _blocked(store, 0, [])
 
 
+@FEW
 def test_more_tasks_wait_than_a_pool_has_threads(frontend: Frontend) -> None:
     before = threading.active_count()
 

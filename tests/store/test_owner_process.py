@@ -128,7 +128,7 @@ def test_the_next_call_starts_another_one_after_a_kill(tmp_path: Path) -> None:
     path = tmp_path / "store"
     with opened(path) as store:
         acknowledged = [store.stream("s").add({"n": number}) for number in range(100)]
-        for _ in range(3):
+        for _ in range(by_speed(2, 2, 3)):
             end(announced_pid(path))
             acknowledged.append(store.stream("s").add({"n": "after"}))  # it was not sent to the one that was killed
             assert not store.owner
@@ -165,7 +165,7 @@ def test_a_killer_and_several_processes(tmp_path: Path) -> None:
     try:
         for one in others:
             one.tell(adding)
-        for _ in range(4):
+        for _ in range(by_speed(2, 2, 4)):
             threading.Event().wait(0.3)
             for pid in owner_processes(tmp_path):
                 with contextlib.suppress(ProcessLookupError):

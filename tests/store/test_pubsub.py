@@ -16,7 +16,7 @@ import rillet
 from rillet import Store, Subscription
 from rillet.errors import CommandError, StoreClosed, StoreError
 from rillet.records import ChannelMessage
-from tests.store.conftest import Frontend
+from tests.store.conftest import FEW, Frontend
 from tests.store.process import Other
 
 SECONDS = 60.0
@@ -276,6 +276,7 @@ def test_a_task_receives_messages(frontend: Frontend) -> None:
     asyncio.run(talk())
 
 
+@FEW
 def test_a_thousand_tasks_listen_without_a_thread(frontend: Frontend) -> None:
     count = 1000 if frontend.kind in ("memory", "owner") else 200  # each has a connection
 

@@ -16,6 +16,7 @@ import redis.asyncio
 import rillet
 from rillet.store.redispy.redis_asyncio import AsyncStoreConnection
 from tests.store.conftest import IN_PROCESS, Frontend, only
+from tests.variants import long
 
 SECONDS = 60
 
@@ -180,7 +181,7 @@ def test_a_cancelled_subscriber_keeps_its_subscription(client: Any) -> None:
     run(client, main())
 
 
-@only("memory", "owner")
+@only("memory", *long("owner"))
 def test_a_thousand_tasks_wait_without_threads(frontend: Frontend) -> None:
     client: Any = frontend.store.redis_async(driver_info=None)
 
