@@ -18,7 +18,8 @@ INTERNAL = {
     "KeyCommands": "add_packed after_fork before_fork id_of is_foreign may_wait observer "
                    "read_entries replace_transport replacement transport",
     "Runner": "add_packed exclusive id_of in_thread read_entries run run_many transport",
-    "Stream": "delayed_count entries_of form on_invalid read_command",
+    "StreamEntries": "entries_of form on_invalid read_command",
+    "Stream": "delayed_count",
     "Entry": "flat raw_id",
     "Message": "fenced held leased released settled turn",
     "Group": "create_missing has_retries in_order pending_command token",

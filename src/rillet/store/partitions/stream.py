@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Generic, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from rillet.errors import CommandError
 from rillet.keyspace.helper_keys import delayed_key
-from rillet.store import PublicNames
 from rillet.store.arguments.argument_checks import flag, items_of, whole_number
 from rillet.store.arguments.durations import Seconds
 from rillet.store.arguments.encoding import Value, decode, encode_name, find_field, parse_id
@@ -42,34 +41,75 @@ from rillet.store.partitions.upkeep import (
     retained,
 )
 from rillet.store.stats import StoreStats
-from rillet.store.stream import BATCH, Stream
+from rillet.store.stream import BATCH, Stream, StreamEntries
 from rillet.store.transports.transport import raised
 from rillet.store.typed.forms import Form, OnInvalid
 from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:
+    from rillet.store.arguments.slots import HasTransport
     from rillet.store.store import Store
 
 
-class PartitionedStream(PublicNames, Generic[T]):
+class PartitionedEntries(StreamEntries[T]):
+    """A partitioned stream's name, layout and the commands of its entries: the part that runs no commands."""
+
+    __slots__ = ("expected", "field", "_layout")
+
+    def __init__(
+        self, store: HasTransport, name: str | bytes, partitions: int | None = None, by: str | bytes | None = None,
+        form: Form[T] | None = None, on_invalid: OnInvalid = "raise",
+    ) -> None:  # fmt: skip
+        super().__init__(store, name, form, on_invalid)
+        self.expected = None if partitions is None else whole_number(partitions, "partitions", 1, MOST_PARTITIONS)
+        self.field = None if by is None else encode_name(by, "by")
+        self._layout: Layout | None = None
+
+    def _command(self, layout: Layout, options: list[bytes], due: tuple[bytes, int] | None, fields: T,
+                 epoch: int | None = None) -> list[bytes]:  # fmt: skip
+        """Return the command that appends an entry, now or when it is due; ValueError if it lacks the `by` field."""
+        argv = [b"XADD", b"", *options, b"*"]
+        head = len(argv)
+        self._append(argv, fields)
+        value: Any = find_field(argv[head:], layout.by)
+        if value is None:
+            raise ValueError(
+                f"an entry of the partitioned stream {self.name!r} needs the field {decode(layout.by)!r}, which "
+                f"selects its partition: {fields!r:.200}"
+            )
+        argv[1] = layout.key_for(value, epoch)
+        if due is None:
+            return argv
+        if len(argv) > MOST_WORDS:
+            raise ValueError(f"an entry with delay or at has at most {MOST_WORDS // 2 - 5} fields")
+        return add_later(argv[1], layout.epoch, *due, argv[2:])
+
+    def _opened(self) -> Commands[Layout]:
+        """Return the last description that is known; the first call reads and checks it, and creates a missing stream.
+
+        So a program goes on when another one changes the number of partitions.
+        """
+        if self._layout is None:
+            self._layout = yield from opened(self.key, self.expected, self.field)
+        return self._layout
+
+    def _refreshed(self) -> Commands[Layout]:
+        """Return the description as it is now."""
+        if self._layout is not None:
+            self._layout = yield from described(self.key)
+            if self._layout is not None and self._layout.epoch == 0:
+                self._layout = None
+        return (yield from self._opened())
+
+
+class PartitionedStream(PartitionedEntries[T]):
     """A partitioned stream of the store. Its name is not a key: each partition is an ordinary stream.
 
     expected: the number of partitions that the program passed; field: its `by`. None accepts those of the store.
     """
 
-    __slots__ = ("store", "name", "key", "form", "on_invalid", "expected", "field", "_layout", "_typed")
-
-    def __init__(self, store: Store, name: str | bytes, partitions: int | None = None, by: str | bytes | None = None,
-                 form: Form[T] | None = None, on_invalid: OnInvalid = "raise") -> None:  # fmt: skip
-        self.store = store
-        self.key = encode_name(name, "name")
-        self.name = decode(self.key)
-        self.form = form
-        self.on_invalid = on_invalid
-        self.expected = None if partitions is None else whole_number(partitions, "partitions", 1, MOST_PARTITIONS)
-        self.field = None if by is None else encode_name(by, "by")
-        self._layout: Layout | None = None
-        self._typed: Stream[T] = Stream(store, self.key, form, on_invalid)  # encodes and decodes entries
+    __slots__ = ()
+    store: Store
 
     # -- writing -------------------------------------------------------------------------------------
 
@@ -183,25 +223,6 @@ class PartitionedStream(PublicNames, Generic[T]):
         raised(problem)
         return [made[place] for place in sorted(made)]
 
-    def _command(self, layout: Layout, options: list[bytes], due: tuple[bytes, int] | None, fields: T,
-                 epoch: int | None = None) -> list[bytes]:  # fmt: skip
-        """Return the command that appends an entry, now or when it is due; ValueError if it lacks the `by` field."""
-        argv = [b"XADD", b"", *options, b"*"]
-        head = len(argv)
-        self._typed._append(argv, fields)
-        value: Any = find_field(argv[head:], layout.by)
-        if value is None:
-            raise ValueError(
-                f"an entry of the partitioned stream {self.name!r} needs the field {decode(layout.by)!r}, which "
-                f"selects its partition: {fields!r:.200}"
-            )
-        argv[1] = layout.key_for(value, epoch)
-        if due is None:
-            return argv
-        if len(argv) > MOST_WORDS:
-            raise ValueError(f"an entry with delay or at has at most {MOST_WORDS // 2 - 5} fields")
-        return add_later(argv[1], layout.epoch, *due, argv[2:])
-
     def delayed(self, count: int = 100) -> list[DelayedEntry]:
         """Return up to `count` entries that wait until they are due, the next one first. O(partitions * count)"""
         keys = self.layout().all_keys()
@@ -218,23 +239,6 @@ class PartitionedStream(PublicNames, Generic[T]):
     def layout(self) -> Layout:
         """Return the description of the stream, as it is now in the store; create a missing stream."""
         return drive(self.store, self._refreshed())
-
-    def _opened(self) -> Commands[Layout]:
-        """Return the last description that is known; the first call reads and checks it, and creates a missing stream.
-
-        So a program goes on when another one changes the number of partitions.
-        """
-        if self._layout is None:
-            self._layout = yield from opened(self.key, self.expected, self.field)
-        return self._layout
-
-    def _refreshed(self) -> Commands[Layout]:
-        """Return the description as it is now."""
-        if self._layout is not None:
-            self._layout = yield from described(self.key)
-            if self._layout is not None and self._layout.epoch == 0:
-                self._layout = None
-        return (yield from self._opened())
 
     def _current(self) -> Layout:
         layout = self._layout
@@ -326,7 +330,7 @@ class PartitionedStream(PublicNames, Generic[T]):
             merge = _Merge(layout.streams(epoch), first, last, page)
             while (command := merge.command()) is not None:
                 merge.filled(self.store.run(command))
-                for entry in self._typed.entries_of(merge.rows()):  # noqa: UP028 - `yield from` has no asyncio form
+                for entry in self.entries_of(merge.rows()):  # noqa: UP028 - `yield from` has no asyncio form
                     yield entry
 
     def __iter__(self) -> Iterator[Entry[T]]:
@@ -358,9 +362,6 @@ class PartitionedStream(PublicNames, Generic[T]):
         each partition at that time. create: if False, it raises NoGroup.
         """
         return PartitionedGroup(self, name, start, flag(create, "create"))
-
-    def __repr__(self) -> str:
-        return f"PartitionedStream({self.name!r})"
 
 
 def _one_of(idmp: tuple[Value, Value]) -> tuple[Value, Iterator[Value]]:
