@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 import rillet
-from rillet.store.arguments.encoding import encode_id
+from rillet.store.arguments.encoding import encode, encode_id
 from rillet.store.arguments.positions import encode_after, encode_new_id, encode_position, exact_id, milliseconds_of
 from rillet.store.entry import Entry
 from rillet.types.stream.id import MAX, StreamID
@@ -108,14 +108,19 @@ def test_a_time_as_a_position() -> None:
     assert encode_after(moment) == b"1004-18446744073709551615"
     assert encode_new_id(moment) == b"1005-*"
     assert encode_after(StreamID(0, 0).datetime) == b"0-0"
-    for encode in (encode_position, encode_after, encode_new_id):
-        assert encode("7-1") == encode(b"7-1") == encode(StreamID(7, 1)) == b"7-1"
+    for text_of in (encode_position, encode_after, encode_new_id):
+        assert text_of("7-1") == text_of(b"7-1") == text_of(StreamID(7, 1)) == b"7-1"
         with pytest.raises(ValueError, match="has no time zone: pass an aware datetime"):
-            encode(datetime(2024, 1, 1))
+            text_of(datetime(2024, 1, 1))
         with pytest.raises(ValueError, match="is before 1970"):
-            encode(datetime(1969, 12, 31, tzinfo=UTC))
+            text_of(datetime(1969, 12, 31, tzinfo=UTC))
     with pytest.raises(TypeError, match="a datetime is a time at which many entries may lie"):
         encode_id(moment)
     assert exact_id("5") == exact_id(5) == exact_id(b"5-0") == StreamID(5, 0)
     with pytest.raises(ValueError, match="must be an ID"):
         exact_id("(5-1")
+
+
+@pytest.mark.parametrize("number", [0, -1, 2**63 - 1, 2**63, 2**64 - 1, 2**64, -(2**63), -(2**63) - 1, 10**30])
+def test_an_int_of_any_size_is_stored_as_its_decimal_text(number: int) -> None:
+    assert encode(number) == b"%d" % number

@@ -22,6 +22,7 @@ from typing import Any, TypeAlias
 from rillet._cython import cython, public
 from rillet.errors import InvalidID, InvalidValue
 from rillet.protocol.command_parser import plain_line
+from rillet.structs.integer_text import decimal
 from rillet.types.stream.id import StreamID
 
 if cython.compiled:
@@ -53,7 +54,10 @@ def encode(value: object) -> bytes:
     if type(value) is bytes:
         return value
     if type(value) is int:
-        return b"%d" % value
+        try:
+            return decimal(value)
+        except OverflowError:
+            return b"%d" % value
     if type(value) is float:
         return repr(value).encode()
     return _encode_other(value)
