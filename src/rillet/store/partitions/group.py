@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias
 
 from rillet.errors import NoGroup
 from rillet.keyspace.helper_keys import consumers_key
@@ -39,8 +39,11 @@ from rillet.store.partitions.upkeep import grouped, reset_to, ungrouped
 from rillet.store.stream import Stream
 
 if TYPE_CHECKING:
+    from rillet.store.aio.partitions.stream import AsyncPartitionedStream
     from rillet.store.partitions.stream import PartitionedStream
     from rillet.store.store import Store
+
+    AnyPartitionedStream: TypeAlias = PartitionedStream[Any] | AsyncPartitionedStream[Any]
 
 
 class PartitionedGroupInfo(NamedTuple):
@@ -58,19 +61,42 @@ class PartitionedGroupInfo(NamedTuple):
     consumers: dict[str, list[int]]
 
 
-class PartitionedGroup(PublicNames, Generic[T]):
-    """A consumer group of a partitioned stream: one group of its name in each partition, and the consumers' leases."""
+class PartitionedGroupCommands(PublicNames, Generic[T]):
+    """A group's name and position: the part of a PartitionedGroup that runs no commands."""
 
     __slots__ = ("stream", "name", "key", "store", "start", "creates")
 
-    def __init__(self, stream: PartitionedStream[T], name: str | bytes, start: Position = "0",
+    def __init__(self, stream: AnyPartitionedStream, name: str | bytes, start: Position = "0",
                  create: bool = True) -> None:  # fmt: skip
         self.stream = stream
-        self.store: Store = stream.store
+        self.store = stream.store
         self.key = encode_name(name, "name")
         self.name = decode(self.key)
         self.start = encode_after(start, "start")
         self.creates = create  # whether the first read creates a missing group
+
+    def created(self) -> Commands[bool]:
+        """Return the commands of `create`."""
+        layout = yield from self.stream._refreshed()
+        return (yield from grouped(layout, self.key, self.start))
+
+    def _reset(self, raw: bytes) -> Commands[None]:
+        layout = yield from self.stream._refreshed()
+        if self.creates and (yield from grouped(layout, self.key, raw)):
+            return
+        if not (yield from reset_to(self.stream.key, self.key, raw)):
+            raise NoGroup(f"No such key '{self.stream.name}' or consumer group '{self.name}'")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.stream.name!r}, {self.name!r})"
+
+
+class PartitionedGroup(PartitionedGroupCommands[T]):
+    """A consumer group of a partitioned stream: one group of its name in each partition, and the consumers' leases."""
+
+    __slots__ = ()
+    store: Store
+    stream: PartitionedStream[T]
 
     def consumer(self, name: str | bytes) -> PartitionedConsumer[T]:
         """Return the consumer of that name; its first read creates it."""
@@ -79,11 +105,6 @@ class PartitionedGroup(PublicNames, Generic[T]):
     def create(self) -> bool:
         """Create the group in every partition; return False if it exists. The first read does it, too."""
         return drive(self.store, self.created())
-
-    def created(self) -> Commands[bool]:
-        """Return the commands of `create`."""
-        layout = yield from self.stream._refreshed()
-        return (yield from grouped(layout, self.key, self.start))
 
     def reset_to(self, position: Position) -> None:
         """Deliver the entry of an ID, or of a time, and all later ones, to this group again, in every partition.
@@ -95,13 +116,6 @@ class PartitionedGroup(PublicNames, Generic[T]):
         """
         raw = encode_before(position, "position")
         drive(self.store, self._reset(raw))
-
-    def _reset(self, raw: bytes) -> Commands[None]:
-        layout = yield from self.stream._refreshed()
-        if self.creates and (yield from grouped(layout, self.key, raw)):
-            return
-        if not (yield from reset_to(self.stream.key, self.key, raw)):
-            raise NoGroup(f"No such key '{self.stream.name}' or consumer group '{self.name}'")
 
     def delete(self) -> bool:
         """Delete the group and its pending entries in every partition; return whether it existed. O(pending)"""
@@ -138,9 +152,6 @@ class PartitionedGroup(PublicNames, Generic[T]):
         group.has_retries = True  # so that messages are renewed by scripts
         group.token = b"%d" % token
         return group
-
-    def __repr__(self) -> str:
-        return f"PartitionedGroup({self.stream.name!r}, {self.name!r})"
 
 
 def _consumers_of(record: dict[bytes, bytes]) -> dict[str, list[int]]:

@@ -7,20 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any
 
 from rillet.errors import NoGroup
 from rillet.keyspace.helper_keys import consumers_key
-from rillet.store import PublicNames
 from rillet.store.aio.command_steps import drive
 from rillet.store.aio.group import AsyncConsumer, AsyncGroup, AsyncMessageReader, _by_group
 from rillet.store.aio.message import AsyncMessage
 from rillet.store.aio.stream import AsyncStream
 from rillet.store.arguments.durations import seconds_in
-from rillet.store.arguments.encoding import decode, encode_name
 from rillet.store.arguments.policies import RefPolicy
-from rillet.store.arguments.positions import Position, encode_after, encode_before
-from rillet.store.command_steps import Commands
+from rillet.store.arguments.positions import Position, encode_before
 from rillet.store.consuming.delivery import Steps
 from rillet.store.consuming.delivery_options import DeliveryOptions, End
 from rillet.store.consuming.leases import Leases
@@ -28,29 +25,22 @@ from rillet.store.consuming.prefetch import Prefetched
 from rillet.store.entry import T, pairs_in
 from rillet.store.info_records import groups_of
 from rillet.store.partitions.delivery import partition_delivery
-from rillet.store.partitions.group import PartitionedGroupInfo, _consumers_of
+from rillet.store.partitions.group import PartitionedGroupCommands, PartitionedGroupInfo, _consumers_of
 from rillet.store.partitions.layout import keys_of
 from rillet.store.partitions.share import LEASE, PartitionLeases, PartitionPrefetched, Share
-from rillet.store.partitions.upkeep import grouped, reset_to, ungrouped
+from rillet.store.partitions.upkeep import ungrouped
 
 if TYPE_CHECKING:
     from rillet.store.aio.partitions.stream import AsyncPartitionedStream
     from rillet.store.aio.store import AsyncStore
 
 
-class AsyncPartitionedGroup(PublicNames, Generic[T]):
+class AsyncPartitionedGroup(PartitionedGroupCommands[T]):
     """A consumer group of a partitioned stream: one group of its name in each partition, and the consumers' leases."""
 
-    __slots__ = ("stream", "name", "key", "store", "start", "creates")
-
-    def __init__(self, stream: AsyncPartitionedStream[T], name: str | bytes, start: Position = "0",
-                 create: bool = True) -> None:  # fmt: skip
-        self.stream = stream
-        self.store: AsyncStore = stream.store
-        self.key = encode_name(name, "name")
-        self.name = decode(self.key)
-        self.start = encode_after(start, "start")
-        self.creates = create  # whether the first read creates a missing group
+    __slots__ = ()
+    store: AsyncStore
+    stream: AsyncPartitionedStream[T]
 
     def consumer(self, name: str | bytes) -> AsyncPartitionedConsumer[T]:
         """Return the consumer of that name; its first read creates it."""
@@ -59,11 +49,6 @@ class AsyncPartitionedGroup(PublicNames, Generic[T]):
     async def create(self) -> bool:
         """Create the group in every partition; return False if it exists. The first read does it, too."""
         return await drive(self.store, self.created())
-
-    def created(self) -> Commands[bool]:
-        """Return the commands of `create`."""
-        layout = yield from self.stream._refreshed()
-        return (yield from grouped(layout, self.key, self.start))
 
     async def reset_to(self, position: Position) -> None:
         """Deliver the entry of an ID, or of a time, and all later ones, to this group again, in every partition.
@@ -75,13 +60,6 @@ class AsyncPartitionedGroup(PublicNames, Generic[T]):
         """
         raw = encode_before(position, "position")
         await drive(self.store, self._reset(raw))
-
-    def _reset(self, raw: bytes) -> Commands[None]:
-        layout = yield from self.stream._refreshed()
-        if self.creates and (yield from grouped(layout, self.key, raw)):
-            return
-        if not (yield from reset_to(self.stream.key, self.key, raw)):
-            raise NoGroup(f"No such key '{self.stream.name}' or consumer group '{self.name}'")
 
     async def delete(self) -> bool:
         """Delete the group and its pending entries in every partition; return whether it existed. O(pending)"""
@@ -118,9 +96,6 @@ class AsyncPartitionedGroup(PublicNames, Generic[T]):
         group.has_retries = True  # so that messages are renewed by scripts
         group.token = b"%d" % token
         return group
-
-    def __repr__(self) -> str:
-        return f"AsyncPartitionedGroup({self.stream.name!r}, {self.name!r})"
 
 
 class AsyncPartitionedConsumer(AsyncMessageReader[T]):
