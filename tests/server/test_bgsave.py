@@ -207,7 +207,7 @@ def test_the_default_save_points_are_those_of_redis(tmp_path: Path) -> None:
 # -- by themselves -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("loop", ["uvloop", *long("asyncio")])
 def test_reaching_a_save_point_starts_a_save(tmp_path: Path, loop: str) -> None:
     with running(tmp_path, "--save", "1 2", loop=loop) as server, server.client() as client:
         client.call("SET a 1")

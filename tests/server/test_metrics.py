@@ -22,6 +22,7 @@ from rillet.server.server import Server
 from tests.judge import free_port
 from tests.server.conftest import skip_without
 from tests.server.harness import LOOPS, launch, running
+from tests.variants import long
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 OPENMETRICS = {"Accept": "application/openmetrics-text; version=1.0.0"}
@@ -64,7 +65,7 @@ class Scraped:
         return self.samples().get((f"rillet_{name}", tuple(sorted(labels.items()))))
 
 
-@pytest.fixture(params=LOOPS)
+@pytest.fixture(params=["uvloop", *long("asyncio")])
 def scraped(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scraped]:
     skip_without(request.param)
     port = free_port()
@@ -221,6 +222,7 @@ def test_other_requests(scraped: Scraped) -> None:
     assert scraped.value("connected_clients") == 0
 
 
+@pytest.mark.parametrize("scraped", LOOPS, indirect=True)
 def test_scrapes_at_the_same_time(scraped: Scraped) -> None:
     scraped.store.stream("s").add({"n": 1})
     results: list[int] = []

@@ -66,6 +66,7 @@ def from_elsewhere(namespace: str, port: int) -> bytes:
     return subprocess.run(command, capture_output=True, timeout=TIMEOUT, check=True).stdout
 
 
+@pytest.mark.peer
 @pytest.mark.parametrize("compat", PEERS)
 def test_other_hosts_are_refused_without_a_password(tmp_path: Path, namespace: str, compat: str) -> None:
     """The same replies as the server of `compat`, also after CONFIG SET; local clients are served."""
