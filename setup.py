@@ -70,8 +70,10 @@ DIRECTIVES = {
 }
 # Ordinary Python keeps its meaning: annotations are not C types, and a negative index counts from the end.
 PLAIN_DIRECTIVES = {**DIRECTIVES, "annotation_typing": False, "wraparound": True}
-# Modules with loops over nodes and bytes.
-LOOPS = ("structs/", "protocol/", "types/stream/iterator", "commands/zset/")
+# Modules with loops over nodes and bytes, and what every command runs.
+HOT = ("structs/", "protocol/", "types/stream/", "commands/stream/", "commands/zset/", "commands/string/get",
+       "commands/string/set", "keyspace/database", "runtime/command_finder", "runtime/dispatch",
+       "runtime/effects")  # fmt: skip
 # What -O2 adds to -O1 that typed code profits from, for nothing; the rest of -O2 takes three quarters more time.
 INLINED = ("-finline-small-functions", "-findirect-inlining", "-fpartial-inlining", "-fstrict-aliasing",
            "-freorder-blocks-algorithm=stc")  # fmt: skip
@@ -101,8 +103,9 @@ def extensions() -> list[Extension]:
 def _compile_options(name: str) -> list[str]:
     """Return the compiler options: no debug information, and the lowest level at which the benchmarks lose nothing.
 
-    -O3 for the columns of Arrow, -O2 for loops, -O1 with inlining for other typed modules and for values and scripts
-    without types, and -Og for other calls of Python's C API, in a third of the time of -O2.
+    -O3 for the columns of Arrow, -O2 for loops and for what every command runs, -O1 with inlining for other typed
+    modules and for values and scripts without types, and -Og for other calls of Python's C API, in a third of the time
+    of -O2.
     """
     if sys.platform == "win32":
         return []
@@ -111,7 +114,7 @@ def _compile_options(name: str) -> list[str]:
     elif name.startswith(("columns/", "structs/bits", "structs/hyperloglog")):
         level = "-O3"
     else:
-        level = "-O2" if name.startswith(LOOPS) else "-O1"
+        level = "-O2" if name.startswith(HOT) else "-O1"
     return [level, *(INLINED if level == "-O1" else ()), "-g0", "-fno-strict-overflow"]
 
 

@@ -20,7 +20,10 @@ from rillet.protocol.command_parser import CommandParser, pack_command
 from rillet.runtime.engine import Engine
 from rillet.runtime.session import Session
 
-pytestmark = pytest.mark.skipif(rillet.compiled(), reason="compiled functions are not profiled")
+pytestmark = [
+    pytest.mark.both,  # only the interpreted build can be counted
+    pytest.mark.skipif(rillet.compiled(), reason="compiled functions are not profiled"),
+]
 
 SOURCE = str(Path(rillet.__file__).parent)
 CALLS = 100

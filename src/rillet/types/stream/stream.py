@@ -382,6 +382,8 @@ class Stream(StreamNodes):
         settled: cython.bint = False
         deleted: cython.longlong = 0
         self.stopped = False
+        if by_id and not less(self.first_ms, self.first_seq, ms, seq):
+            return 0
         while by_id or self.length > maxlen:
             if self.sealed != 0:
                 deleted += self._trim_ranges(by_id, maxlen, ms, seq, limit - deleted if limit != 0 else _MOST)
