@@ -107,6 +107,17 @@ def test_messages_come_in_order(orders: PartitionedStream[Any]) -> None:
     assert (info.epoch, info.partitions, info.pending, info.lag, info.consumers) == (1, 4, 0, 0, {})
 
 
+def test_the_lag_counts_epochs_that_the_group_has_not_begun(orders: PartitionedStream[Any]) -> None:
+    group = orders.group("billing")
+    assert group.create()
+    orders.repartition(2)
+    orders.add_many({"customer": n % 5, "n": n} for n in range(40, 47))
+    info = group.info()
+    assert (info.epoch, info.lag) == (1, 47)
+    assert sum(message.ack() for message in group.consumer("w").messages(stop_when_empty=True)) == 47
+    assert (group.info().epoch, group.info().lag) == (2, 0)
+
+
 def test_a_restart_begins_with_its_pending_messages(orders: PartitionedStream[Any]) -> None:
     group = orders.group("billing")
     before = [message["n"] for _, message in zip(range(5), group.consumer("w").messages(), strict=False)]

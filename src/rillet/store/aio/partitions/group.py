@@ -23,7 +23,7 @@ from rillet.store.consuming.delivery_options import DeliveryOptions, End
 from rillet.store.consuming.leases import Leases
 from rillet.store.consuming.prefetch import Prefetched
 from rillet.store.entry import T, pairs_in
-from rillet.store.info_records import groups_of
+from rillet.store.info_records import GroupInfo, groups_of
 from rillet.store.partitions.delivery import partition_delivery
 from rillet.store.partitions.group import PartitionedGroupCommands, PartitionedGroupInfo, _consumers_of
 from rillet.store.partitions.layout import keys_of
@@ -74,12 +74,28 @@ class AsyncPartitionedGroup(PartitionedGroupCommands[T]):
             raise NoGroup(f"No such key '{self.stream.name}' or consumer group '{self.name}'")
         layout, epoch = await self.stream.layout(), int(record[b"epoch"])
         keys = [key for number in layout.epochs if number >= epoch for key in layout.streams(number)]
-        found = [one for key in keys for one in groups_of(await self.store.run([b"XINFO", b"GROUPS", key]))
-                 if one.name == self.name]  # fmt: skip
-        lags = [one.lag for one in found]
+        found: list[GroupInfo] = []
+        lags: list[int | None] = []
+        for key in keys:
+            own = [one for one in groups_of(await self.store.run([b"XINFO", b"GROUPS", key])) if one.name == self.name]
+            found += own
+            lags += [one.lag for one in own] if own else [await self._ahead(key, record.get(b"start", b"0"))]
         lag = None if None in lags else sum(number or 0 for number in lags)
         return PartitionedGroupInfo(epoch, int(record[b"partitions"]), sum(one.pending for one in found), lag,
                                     _consumers_of(record))  # fmt: skip
+
+    async def _ahead(self, key: bytes, start: bytes) -> int | None:
+        """Return how many entries wait in a partition of an epoch that the group has not begun; None if unknown.
+
+        start: the ID after which the group will begin there.
+        """
+        after = await self.store.run([b"XRANGE", key, b"(" + start, b"+", b"COUNT", b"1"])
+        if not after:
+            return 0
+        if after != await self.store.run([b"XRANGE", key, b"-", b"+", b"COUNT", b"1"]):
+            return None
+        length: int = await self.store.run([b"XLEN", key])
+        return length
 
     async def ack(self, *messages: AsyncMessage[Any], delete: RefPolicy | None = None) -> int:
         """Acknowledge messages and return how many; LeaseLost for those that no longer belong to their consumer."""
