@@ -100,7 +100,9 @@ def test_every_process_may_be_killed(running: Service, tmp_path: Path) -> None:
         assert sorted(int(entry["number"]) for entry in orders if entry["number"] != "slow") == [*range(1, ORDERS + 1)]
         assert store.hash("paid").get_all() == {number: f"receipt-{number}" for number in numbers}
         assert sorted(entry["number"] for entry in dead) == sorted(DECLINED)
-        assert {int(entry["_deliveries"]) for entry in dead} == {service.MAX_DELIVERIES}
+        # If a kill of the owner takes the reply of a claim, the claim is repeated, and both count.
+        counts = {int(entry["_deliveries"]) for entry in dead}
+        assert counts <= {service.MAX_DELIVERIES + lost for lost in range(3)}
         assert orders.group("billing", create=False).pending_count() == 0
 
 
